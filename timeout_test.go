@@ -77,21 +77,21 @@ func stalledTransports() map[string]http.RoundTripper {
 func TestAttemptEndsAtTimeoutOrDeadline(t *testing.T) {
 	threeSeconds := []msgpush.Option{msgpush.WithAttemptTimeout(3 * time.Second)}
 	for name, tt := range map[string]struct {
-		client   time.Duration // Timeout of the http.Client
-		opts     []msgpush.Option
-		deadline time.Duration // of the context; 0: none
-		want     time.Duration
+		clientTimeout time.Duration // Timeout of the http.Client
+		opts          []msgpush.Option
+		deadline      time.Duration // of the context; 0: none
+		want          time.Duration
 	}{
-		"default":                       {client: 0, deadline: 0, want: msgpush.DefaultAttemptTimeout},
-		"WithTimeout":                   {client: 0, opts: threeSeconds, deadline: 0, want: 3 * time.Second},
-		"Timeout of the http.Client":    {client: 5 * time.Second, deadline: 0, want: 5 * time.Second},
-		"WithTimeout overrides Timeout": {client: time.Second, opts: threeSeconds, deadline: 0, want: 3 * time.Second},
-		"negative Timeout":              {client: -1, deadline: 0, want: msgpush.DefaultAttemptTimeout},
-		"deadline before the timeout":   {client: 0, deadline: 10 * time.Second, want: 10 * time.Second},
+		"default":                              {want: msgpush.DefaultAttemptTimeout},
+		"negative Timeout of the client":       {clientTimeout: -1, want: msgpush.DefaultAttemptTimeout},
+		"Timeout of the client":                {clientTimeout: 5 * time.Second, want: 5 * time.Second},
+		"WithAttemptTimeout":                   {opts: threeSeconds, want: 3 * time.Second},
+		"WithAttemptTimeout overrides Timeout": {clientTimeout: time.Second, opts: threeSeconds, want: 3 * time.Second},
+		"deadline before the timeout":          {deadline: 10 * time.Second, want: 10 * time.Second},
 	} {
 		for stage := range stalledTransports() {
 			fixtures.RunInBubble(t, name+"/"+stage, func(t *testing.T) {
-				h := &http.Client{Transport: stalledTransports()[stage], Timeout: tt.client}
+				h := &http.Client{Transport: stalledTransports()[stage], Timeout: tt.clientTimeout}
 				defer h.CloseIdleConnections()
 				ctx, attempts := t.Context(), 3
 				text := fmt.Sprintf("no complete response within %v (see WithAttemptTimeout)", tt.want)
@@ -201,45 +201,48 @@ func TestCallEndsAtTimeoutOrDeadline(t *testing.T) {
 	const text = "no success within 30s (see WithTimeout)"
 	for name, tt := range map[string]struct {
 		step     fixtures.RoundTripFunc
+		key      string // empty with a key source
 		opts     []msgpush.Option
 		deadline time.Duration // of the context; 0: none
 		want     time.Duration
 		text     string
 	}{
 		"silent service": {
-			step:     fixtures.NoResponse,
-			deadline: 0,
-			want:     30 * time.Second,
-			text:     text,
+			step: fixtures.NoResponse,
+			key:  fixtures.TestKey,
+			want: 30 * time.Second,
+			text: text,
 		},
 		"wait for the limiter": {
-			step:     fixtures.Succeed,
-			opts:     blockedLimiter,
-			deadline: 0,
-			want:     30 * time.Second,
-			text:     text,
+			step: fixtures.Succeed,
+			key:  fixtures.TestKey,
+			opts: blockedLimiter,
+			want: 30 * time.Second,
+			text: text,
 		},
 		"wait for the access key": {
-			step:     fixtures.Succeed,
-			opts:     blockedSource,
-			deadline: 0,
-			want:     30 * time.Second,
-			text:     text,
+			step: fixtures.Succeed,
+			opts: blockedSource,
+			want: 30 * time.Second,
+			text: text,
 		},
 		"deadline before timeout": {
 			step:     fixtures.NoResponse,
+			key:      fixtures.TestKey,
 			deadline: 20 * time.Second,
 			want:     20 * time.Second,
 			text:     ofContext,
 		},
 		"timeout before deadline": {
 			step:     fixtures.NoResponse,
+			key:      fixtures.TestKey,
 			deadline: 40 * time.Second,
 			want:     30 * time.Second,
 			text:     text,
 		},
 		"no timeout, but deadline": {
 			step:     fixtures.NoResponse,
+			key:      fixtures.TestKey,
 			opts:     noTimeout,
 			deadline: time.Hour,
 			want:     time.Hour,
@@ -253,11 +256,7 @@ func TestCallEndsAtTimeoutOrDeadline(t *testing.T) {
 				msgpush.WithHTTPClient(&http.Client{Transport: tt.step}),
 				msgpush.WithPlainHTTP(),
 			}
-			key := fixtures.TestKey
-			if name == "wait for the access key" {
-				key = ""
-			}
-			client, err := msgpush.NewClient("http://push.example.com", key, append(opts, tt.opts...)...)
+			client, err := msgpush.NewClient("http://push.example.com", tt.key, append(opts, tt.opts...)...)
 			require.NoError(t, err)
 			ctx := t.Context()
 			if tt.deadline > 0 {

@@ -97,6 +97,8 @@ func TestDecide(t *testing.T) {
 		c.CanReplaceKey = true
 		c.Source = func(context.Context, string) (string, error) { return "second-key", nil }
 	}
+	transient := Failure{Transient: true}
+	permanent := Failure{}
 	rejected := Failure{Response: Response{KeyRejected: true}}
 	for name, tt := range map[string]struct {
 		failure Failure
@@ -105,80 +107,134 @@ func TestDecide(t *testing.T) {
 		remark  string
 		stops   bool // the call ends with the end of its context
 	}{
-		"transient": {Failure{Transient: true}, nil, true, "", false},
-		"permanent": {Failure{}, nil, false, "", false},
+		"transient": {
+			failure: transient,
+			retries: true,
+		},
+		"permanent": {
+			failure: permanent,
+			retries: false,
+		},
 		"last attempt": {
-			Failure{Transient: true},
-			func(_ *Caller, s *state) { s.attempts = 3 }, false, "", false,
+			failure: transient,
+			change:  func(_ *Caller, s *state) { s.attempts = 3 },
+			retries: false,
 		},
 		"last but one": {
-			Failure{Transient: true},
-			func(_ *Caller, s *state) { s.attempts = 2 }, true, "", false,
+			failure: transient,
+			change:  func(_ *Caller, s *state) { s.attempts = 2 },
+			retries: true,
 		},
 		"last attempt, one more for key": {
-			Failure{Transient: true},
-			func(_ *Caller, s *state) { s.attempts, s.rejectedKey = 3, "x" }, true, "", false,
+			failure: transient,
+			change:  func(_ *Caller, s *state) { s.attempts, s.rejectedKey = 3, "x" },
+			retries: true,
 		},
 		"not idempotent": {
-			Failure{Transient: true},
-			func(_ *Caller, s *state) { s.spec.Idempotent = false }, false,
-			"not retried, since the request is not idempotent", false,
+			failure: transient,
+			change:  func(_ *Caller, s *state) { s.spec.Idempotent = false },
+			retries: false,
+			remark:  "not retried, since the request is not idempotent",
 		},
 		"not idempotent, not sent": {
-			Failure{Transient: true, NotSent: true},
-			func(_ *Caller, s *state) { s.spec.Idempotent = false }, true, "", false,
+			failure: Failure{Transient: true, NotSent: true},
+			change:  func(_ *Caller, s *state) { s.spec.Idempotent = false },
+			retries: true,
 		},
-		"Retry-After as long as MaxWait": {Failure{Transient: true, RequestedWait: 30_000}, nil, true, "", false},
+		"Retry-After as long as MaxWait": {
+			failure: Failure{Transient: true, RequestedWait: 30_000},
+			retries: true,
+		},
 		"Retry-After longer than MaxWait": {
-			Failure{Transient: true, RequestedWait: 30_001}, nil, false, "Retry-After is longer than MaxWait, 30µs", false,
+			failure: Failure{Transient: true, RequestedWait: 30_001},
+			retries: false,
+			remark:  "Retry-After is longer than MaxWait, 30µs",
 		},
 		"no time": {
-			Failure{Transient: true, RequestedWait: 30_000},
-			withDeadline(30_200), false,
-			"no time for a retry before the deadline", false,
+			failure: Failure{Transient: true, RequestedWait: 30_000},
+			change:  withDeadline(30_200),
+			retries: false,
+			remark:  "no time for a retry before the deadline",
 		},
 		"time": {
-			Failure{Transient: true, RequestedWait: 30_000}, withDeadline(30_201), true, "", false,
+			failure: Failure{Transient: true, RequestedWait: 30_000},
+			change:  withDeadline(30_201),
+			retries: true,
 		},
 		"no quota": {
-			Failure{Transient: true},
-			func(c *Caller, _ *state) { c.quota = newQuota(1); c.quota.take() }, false, "the retry quota is used up", false,
+			failure: transient,
+			change:  func(c *Caller, _ *state) { c.quota = newQuota(1); c.quota.take() },
+			retries: false,
+			remark:  "the retry quota is used up",
 		},
-		"context ended, permanent":   {Failure{}, end, false, "", false},
-		"context ended, transient":   {Failure{Transient: true}, end, false, "", true},
-		"context ended, no response": {Failure{Kind: NoResponse, Cause: io.EOF}, end, false, "", true},
-		"context ended, key rejected": {
-			rejected,
-			func(c *Caller, s *state) { canReplace(c, s); end(c, s) }, false, "", true,
+		"key rejected": {
+			failure: rejected,
+			change:  canReplace,
+			retries: true,
 		},
-		"context ended, rejected for good": {
-			rejected, end, false, "", false,
-		},
-		"context ended, last attempt": {
-			Failure{Transient: true},
-			func(c *Caller, s *state) { end(c, s); s.attempts = 3 }, false, "", false,
-		},
-		"key rejected": {rejected, canReplace, true, "", false},
 		"key rejected, not idempotent": {
-			rejected,
-			func(c *Caller, s *state) { canReplace(c, s); s.spec.Idempotent = false }, true, "", false,
+			failure: rejected,
+			change:  func(c *Caller, s *state) { canReplace(c, s); s.spec.Idempotent = false },
+			retries: true,
 		},
 		"key rejected in last attempt": {
-			rejected,
-			func(c *Caller, s *state) { canReplace(c, s); s.attempts = 3 }, true, "", false,
+			failure: rejected,
+			change:  func(c *Caller, s *state) { canReplace(c, s); s.attempts = 3 },
+			retries: true,
 		},
 		"key rejected twice": {
-			rejected,
-			func(c *Caller, s *state) { canReplace(c, s); s.rejectedKey = "x" }, false, "", false,
+			failure: rejected,
+			change:  func(c *Caller, s *state) { canReplace(c, s); s.rejectedKey = "x" },
+			retries: false,
 		},
-		"key rejected without a source": {rejected, nil, false, "", false},
+		"key rejected without a source": {
+			failure: rejected,
+			retries: false,
+		},
 		"source without another key": {
-			rejected,
-			func(c *Caller, _ *state) { c.CanReplaceKey = true }, false, errSameKey.Error(), false,
+			failure: rejected,
+			change:  func(c *Caller, _ *state) { c.CanReplaceKey = true },
+			retries: false,
+			remark:  errSameKey.Error(),
 		},
-		"interrupted, cause of context": {Failure{Kind: NoResponse, Cause: errEnd}, end, false, "", true},
-		"transient, context has not end": {
-			Failure{Kind: NoResponse, Cause: context.Canceled, Transient: true}, nil, true, "", false,
+		"context ended, permanent": {
+			failure: permanent,
+			change:  end,
+			stops:   false,
+		},
+		"context ended, transient": {
+			failure: transient,
+			change:  end,
+			stops:   true,
+		},
+		"context ended, no response": {
+			failure: Failure{Kind: NoResponse, Cause: io.EOF},
+			change:  end,
+			stops:   true,
+		},
+		"context ended, interrupted with its cause": {
+			failure: Failure{Kind: NoResponse, Cause: errEnd},
+			change:  end,
+			stops:   true,
+		},
+		"context ended, key rejected": {
+			failure: rejected,
+			change:  func(c *Caller, s *state) { canReplace(c, s); end(c, s) },
+			stops:   true,
+		},
+		"context ended, rejected for good": {
+			failure: rejected,
+			change:  end,
+			stops:   false,
+		},
+		"context ended, last attempt": {
+			failure: transient,
+			change:  func(c *Caller, s *state) { end(c, s); s.attempts = 3 },
+			stops:   false,
+		},
+		"context has not ended, transport returns context.Canceled": {
+			failure: Failure{Kind: NoResponse, Cause: context.Canceled, Transient: true},
+			retries: true,
 		},
 	} {
 		inBubble(t, name, func(t *testing.T) {

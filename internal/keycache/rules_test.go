@@ -391,18 +391,27 @@ func TestOnErrorGetsTheErrorOfEachFetch(t *testing.T) {
 
 // A fetch may ignore its context. Its callers must not wait for it without end.
 func TestFetchEndsAfterItsTimeout(t *testing.T) {
-	for name, fetch := range map[string]func(context.Context) (string, time.Time, error){
-		"honours its context": func(ctx context.Context) (string, time.Time, error) {
-			<-ctx.Done()
-			return "", time.Time{}, fmt.Errorf("vault: %w", ctx.Err())
+	for name, tt := range map[string]struct {
+		fetch   func(context.Context) (string, time.Time, error)
+		isStuck bool // fetch goes on after its timeout
+	}{
+		"honours its context": {
+			fetch: func(ctx context.Context) (string, time.Time, error) {
+				<-ctx.Done()
+				return "", time.Time{}, fmt.Errorf("vault: %w", ctx.Err())
+			},
+			isStuck: false,
 		},
-		"ignores its context": func(context.Context) (string, time.Time, error) {
-			time.Sleep(time.Hour)
-			return fixtures.TestKey, time.Time{}, nil
+		"ignores its context": {
+			fetch: func(context.Context) (string, time.Time, error) {
+				time.Sleep(time.Hour)
+				return fixtures.TestKey, time.Time{}, nil
+			},
+			isStuck: true,
 		},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			source := newCache(fetch, keycache.Config{})
+			source := newCache(tt.fetch, keycache.Config{})
 			fails := func(after time.Duration) {
 				start := time.Now()
 				_, err := source.AccessKey(t.Context(), "")
@@ -411,7 +420,7 @@ func TestFetchEndsAfterItsTimeout(t *testing.T) {
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 			}
 			fixtures.Concurrently(3, func() { fails(30 * time.Second) })
-			if name == "ignores its context" {
+			if tt.isStuck {
 				fails(0) // no other fetch starts
 				time.Sleep(2 * time.Hour)
 				assertKey(t, source, "", fixtures.TestKey, 0)

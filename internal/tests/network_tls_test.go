@@ -282,13 +282,17 @@ func TestDefaultTransportReplacesSilentHTTP2Connection(t *testing.T) {
 // would time out until pings close it.
 func TestHTTP2ConnectionIsReplacedAfterATimeout(t *testing.T) {
 	certified, _ := newTLSService(t, true, fixtures.FailOnRequest(t)) // only its certificate is used
-	for name, opt := range map[string]msgpush.Option{
-		"retries": fixtures.DefaultRetries, "one attempt a call": fixtures.NoRetries,
+	for name, tt := range map[string]struct {
+		retries msgpush.Option
+		failed  int // calls
+	}{
+		"retries":            {retries: fixtures.DefaultRetries, failed: 0},
+		"one attempt a call": {retries: fixtures.NoRetries, failed: 1},
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			transport, silent := http2InMemory(certified, fixtures.ServeJSON(fixtures.Success))
 			defer stop(transport)
-			client := fixtures.NewClientAt(t, "https://example.com", opt,
+			client := fixtures.NewClientAt(t, "https://example.com", tt.retries,
 				msgpush.WithAttemptTimeout(400*time.Millisecond), msgpush.WithHTTPClient(&http.Client{Transport: transport}))
 			_, err := client.MailDetail(t.Context(), "7")
 			require.NoError(t, err)
@@ -301,11 +305,7 @@ func TestHTTP2ConnectionIsReplacedAfterATimeout(t *testing.T) {
 				time.Sleep(time.Second) // an HTTP/2 stream ends a moment after its call
 			}
 			assert.Len(t, *silent, 2, "connections")
-			if name == "retries" {
-				assert.Zero(t, failed)
-			} else {
-				assert.Equal(t, 1, failed)
-			}
+			assert.Equal(t, tt.failed, failed)
 		})
 	}
 }

@@ -77,71 +77,180 @@ func Network(key string) []Fault {
 	permanent := func(text string) Failure { return Failure{Kind: "APIError", Text: text} }
 	transient := func(text string) Failure { return Failure{Kind: "APIError", Transient: true, Text: text} }
 	return []Fault{
-		{"connection closed before the header", Write(""), lost(io.EOF)},
-		{"connection reset before the header", reset(""), lost(errno.ConnReset)},
-		{"connection closed in the protocol version", Write("HT"), lost(nil)},
-		{"connection closed in the status line", Write("HTTP/1.1 2"), lost(nil)},
-		{"connection closed in the header", Write("HTTP/1.1 200 OK\r\nContent-"), lost(nil)},
-		{"connection closed after the header", Write(OK), lost(io.ErrUnexpectedEOF)},
-		{"connection closed before the body", Write(OK + "Content-Length: 100\r\n\r\n"), lost(io.ErrUnexpectedEOF)},
-		{"connection closed mid-body", Write(OK + "Content-Length: 100\r\n\r\n{\"code\":200,"), lost(io.ErrUnexpectedEOF)},
-		{"connection reset mid-body", reset(OK + "Content-Length: 100\r\n\r\n{"), broken("reading the response from")},
-		{"chunked body without a last chunk", Write(OK + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"cod\r\n"),
-			lost(io.ErrUnexpectedEOF)},
-		{"chunked body cut in a chunk", Write(OK + "Transfer-Encoding: chunked\r\n\r\n500\r\n{\"cod"),
-			lost(io.ErrUnexpectedEOF)},
-		{"gzip body cut", Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\n\r\n\x1f\x8b\x08\x00"),
-			lost(io.ErrUnexpectedEOF)},
-
-		{"truncated JSON framed as complete", Write(OK10 + `{"code":200,"data":{"list":[{"id":1},`),
-			truncated(io.ErrUnexpectedEOF, 37)},
-		{"cut literal framed as complete", Write(OK10 + `{"code":200,"data":tru`), truncated(io.ErrUnexpectedEOF, 22)},
-		{"cut escape framed as complete", Write(OK10 + `{"code":200,"msg":"\u12`), truncated(io.ErrUnexpectedEOF, 23)},
-		{"empty body framed as complete", Write(OK10), truncated(io.EOF, 0)},
-		{"empty body with Content-Length", Write(OK + "Content-Length: 0\r\nConnection: close\r\n\r\n"),
-			truncated(io.EOF, 0)},
-		{"HTML", Write(OK10 + "<html>"), Failure{Kind: "DecodeError", Text: "found invalid JSON"}},
-
-		{"endless body", flood(OK+"\r\n", strings.Repeat(" ", 4096)), tooLarge},
-		{"endless chunks", flood(OK+"Transfer-Encoding: chunked\r\n\r\n", strings.Repeat("5\r\n{\"cod\r\n", 400)), tooLarge},
-		{"endless header", flood(OK, "X-More: "+strings.Repeat("x", 4096)+"\r\n"), broken("exceeded")},
-
-		{"not HTTP", Write("SSH-2.0-OpenSSH_9.2\r\n" + strings.Repeat("garbage ", 5_000) + "\r\n\r\n"),
-			broken("malformed HTTP")},
-		{"malformed header with the key", Write("HTTP/1.1 200 OK\r\naccess-key " + key + "\r\n\r\n"), broken("malformed")},
-		{"malformed status with the key", Write("HTTP/1.1 " + key + "\r\n\r\n"), broken("malformed HTTP")},
-		{"malformed Content-Length with the key", Write(OK + "Content-Length: " + key + "\r\n\r\n"),
-			broken("bad Content-Length")},
-		{"malformed chunks", Write(OK + "Transfer-Encoding: chunked\r\n\r\nhello\r\nworld\r\n"), broken("chunk")},
 		{
-			"malformed gzip",
-			Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\nContent-Length: 12\r\n\r\n{\"code\":200}"),
-			Failure{Kind: "RequestError", Transient: true, Is: gzip.ErrHeader},
-		},
-		{"protocol switched", Stall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
-			permanent("HTTP 101")},
-
-		{"permanent status, connection closed mid-body", Write("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nno"),
-			permanent("HTTP 404 Not Found: no")},
-		{
-			"permanent status, connection reset mid-body",
-			reset("HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{\"code\":1,"),
-			permanent("HTTP 403"),
+			Name:  "connection closed before the header",
+			Serve: Write(""),
+			Want:  lost(io.EOF),
 		},
 		{
-			"permanent status, malformed gzip",
-			Write("HTTP/1.1 404 Not Found\r\nContent-Encoding: gzip\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno"),
-			permanent("HTTP 404"),
+			Name:  "connection reset before the header",
+			Serve: reset(""),
+			Want:  lost(errno.ConnReset),
 		},
-		{"permanent status, endless body", flood("HTTP/1.1 400 Bad Request\r\n\r\n", strings.Repeat("x", 4096)),
-			permanent("HTTP 400")},
 		{
-			"transient status, connection reset mid-body",
-			reset("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\nbusy"),
-			transient("HTTP 503"),
+			Name:  "connection closed in the protocol version",
+			Serve: Write("HT"),
+			Want:  lost(nil),
 		},
-		{"transient status, endless body", flood("HTTP/1.1 502 Bad Gateway\r\n\r\n", strings.Repeat("x", 4096)),
-			transient("HTTP 502")},
+		{
+			Name:  "connection closed in the status line",
+			Serve: Write("HTTP/1.1 2"),
+			Want:  lost(nil),
+		},
+		{
+			Name:  "connection closed in the header",
+			Serve: Write("HTTP/1.1 200 OK\r\nContent-"),
+			Want:  lost(nil),
+		},
+		{
+			Name:  "connection closed after the header",
+			Serve: Write(OK),
+			Want:  lost(io.ErrUnexpectedEOF),
+		},
+		{
+			Name:  "connection closed before the body",
+			Serve: Write(OK + "Content-Length: 100\r\n\r\n"),
+			Want:  lost(io.ErrUnexpectedEOF),
+		},
+		{
+			Name:  "connection closed mid-body",
+			Serve: Write(OK + "Content-Length: 100\r\n\r\n{\"code\":200,"),
+			Want:  lost(io.ErrUnexpectedEOF),
+		},
+		{
+			Name:  "connection reset mid-body",
+			Serve: reset(OK + "Content-Length: 100\r\n\r\n{"),
+			Want:  broken("reading the response from"),
+		},
+		{
+			Name:  "chunked body without a last chunk",
+			Serve: Write(OK + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"cod\r\n"),
+			Want:  lost(io.ErrUnexpectedEOF),
+		},
+		{
+			Name:  "chunked body cut in a chunk",
+			Serve: Write(OK + "Transfer-Encoding: chunked\r\n\r\n500\r\n{\"cod"),
+			Want:  lost(io.ErrUnexpectedEOF),
+		},
+		{
+			Name:  "gzip body cut",
+			Serve: Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\n\r\n\x1f\x8b\x08\x00"),
+			Want:  lost(io.ErrUnexpectedEOF),
+		},
+
+		{
+			Name:  "truncated JSON framed as complete",
+			Serve: Write(OK10 + `{"code":200,"data":{"list":[{"id":1},`),
+			Want:  truncated(io.ErrUnexpectedEOF, 37),
+		},
+		{
+			Name:  "cut literal framed as complete",
+			Serve: Write(OK10 + `{"code":200,"data":tru`),
+			Want:  truncated(io.ErrUnexpectedEOF, 22),
+		},
+		{
+			Name:  "cut escape framed as complete",
+			Serve: Write(OK10 + `{"code":200,"msg":"\u12`),
+			Want:  truncated(io.ErrUnexpectedEOF, 23),
+		},
+		{
+			Name:  "empty body framed as complete",
+			Serve: Write(OK10),
+			Want:  truncated(io.EOF, 0),
+		},
+		{
+			Name:  "empty body with Content-Length",
+			Serve: Write(OK + "Content-Length: 0\r\nConnection: close\r\n\r\n"),
+			Want:  truncated(io.EOF, 0),
+		},
+		{
+			Name:  "HTML",
+			Serve: Write(OK10 + "<html>"),
+			Want:  Failure{Kind: "DecodeError", Text: "found invalid JSON"},
+		},
+
+		{
+			Name:  "endless body",
+			Serve: flood(OK+"\r\n", strings.Repeat(" ", 4096)),
+			Want:  tooLarge,
+		},
+		{
+			Name:  "endless chunks",
+			Serve: flood(OK+"Transfer-Encoding: chunked\r\n\r\n", strings.Repeat("5\r\n{\"cod\r\n", 400)),
+			Want:  tooLarge,
+		},
+		{
+			Name:  "endless header",
+			Serve: flood(OK, "X-More: "+strings.Repeat("x", 4096)+"\r\n"),
+			Want:  broken("exceeded"),
+		},
+
+		{
+			Name:  "not HTTP",
+			Serve: Write("SSH-2.0-OpenSSH_9.2\r\n" + strings.Repeat("garbage ", 5_000) + "\r\n\r\n"),
+			Want:  broken("malformed HTTP"),
+		},
+		{
+			Name:  "malformed header with the key",
+			Serve: Write("HTTP/1.1 200 OK\r\naccess-key " + key + "\r\n\r\n"),
+			Want:  broken("malformed"),
+		},
+		{
+			Name:  "malformed status with the key",
+			Serve: Write("HTTP/1.1 " + key + "\r\n\r\n"),
+			Want:  broken("malformed HTTP"),
+		},
+		{
+			Name:  "malformed Content-Length with the key",
+			Serve: Write(OK + "Content-Length: " + key + "\r\n\r\n"),
+			Want:  broken("bad Content-Length"),
+		},
+		{
+			Name:  "malformed chunks",
+			Serve: Write(OK + "Transfer-Encoding: chunked\r\n\r\nhello\r\nworld\r\n"),
+			Want:  broken("chunk"),
+		},
+		{
+			Name:  "malformed gzip",
+			Serve: Write(OK + "Content-Encoding: gzip\r\nConnection: close\r\nContent-Length: 12\r\n\r\n{\"code\":200}"),
+			Want:  Failure{Kind: "RequestError", Transient: true, Is: gzip.ErrHeader},
+		},
+		{
+			Name:  "protocol switched",
+			Serve: Stall("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
+			Want:  permanent("HTTP 101"),
+		},
+
+		{
+			Name:  "permanent status, connection closed mid-body",
+			Serve: Write("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nno"),
+			Want:  permanent("HTTP 404 Not Found: no"),
+		},
+		{
+			Name:  "permanent status, connection reset mid-body",
+			Serve: reset("HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n{\"code\":1,"),
+			Want:  permanent("HTTP 403"),
+		},
+		{
+			Name:  "permanent status, malformed gzip",
+			Serve: Write("HTTP/1.1 404 Not Found\r\nContent-Encoding: gzip\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno"),
+			Want:  permanent("HTTP 404"),
+		},
+		{
+			Name:  "permanent status, endless body",
+			Serve: flood("HTTP/1.1 400 Bad Request\r\n\r\n", strings.Repeat("x", 4096)),
+			Want:  permanent("HTTP 400"),
+		},
+		{
+			Name:  "transient status, connection reset mid-body",
+			Serve: reset("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\nbusy"),
+			Want:  transient("HTTP 503"),
+		},
+		{
+			Name:  "transient status, endless body",
+			Serve: flood("HTTP/1.1 502 Bad Gateway\r\n\r\n", strings.Repeat("x", 4096)),
+			Want:  transient("HTTP 502"),
+		},
 	}
 }
 
