@@ -25,11 +25,21 @@
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
 //     by more records than were found, this is reported.
-//   - Failure. Page 1 is requested, and a batch is stored, until that succeeds. Another page without which a
-//     poll cannot find new records is requested five times. A page that fails ends the poll, and the next one is
-//     a sweep.
+//   - Failure. Page 1 is requested, and a batch is stored, until that succeeds; another page without which a
+//     poll cannot find new records is requested five times. A page that fails ends the poll, and the next one
+//     is a sweep.
 //
-// docs/following.md shows the tables, and states the guarantees.
+// Some details:
+//
+//   - The first batch has only the position. If the list is empty, its first records are new.
+//   - The first poll after a start is a sweep. If records became known in a sweep and none is new, the
+//     position is stored in a batch without records.
+//   - If no known record is left, that is also reported as missing, unless the latest sweep and this poll read
+//     the whole list. [Status] has such an error until the next sweep.
+//   - If the total falls six times at one page, the poll ends with an error.
+//   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept.
+//
+// docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.
 package follow
 
 import (
