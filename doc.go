@@ -20,16 +20,9 @@
 //
 // # Errors
 //
-// Unless the arguments are invalid, [errors.As] finds exactly one of these types in the error of a
-// call:
-//
-//   - [*APIError]: the service sent an error response
-//   - [*DecodeError]: the service sent a response that cannot be understood
-//   - [*RequestError]: there was no complete response, or the context, the rate limiter or the key
-//     source ended the call
-//   - [*UnimplementedError]: the API document only names the operation
-//
-// Invalid arguments cause an error of another type, and nothing is sent.
+// Unless the arguments are invalid, [errors.As] finds exactly one of these types in the error of a call:
+// [*APIError], [*DecodeError], [*RequestError] or, if the API document only names the operation,
+// [*UnimplementedError]. Invalid arguments cause an error of another type, and nothing is sent.
 //
 // # Retries
 //

@@ -44,38 +44,19 @@ type Pager[T any] struct {
 
 const maxPrefetch = 1000 // limits goroutines, since a service may report any number of pages
 
-// All returns an iterator over the records of the list. Each range statement iterates anew. The
-// iterator is safe for concurrent use if Fetch and ID are.
+// All returns an iterator over the records of the list. Each range statement iterates anew. The iterator is
+// safe for concurrent use if Fetch and ID are.
 //
-// With an ID function, no record is delivered twice. Every record that is in the list throughout is delivered
-// under these conditions:
+// With an ID function, no record is delivered twice. Every record that is in the list throughout is delivered,
+// if the service reports the total and keeps the order of the records, and if records are only inserted or
+// only deleted between two responses. If the numbers of the service show that records are missing, the error
+// wraps [ErrInconsistentList].
 //
-//   - The service reports the total, and keeps the order of the records.
-//   - Between two consecutive responses, records are only inserted or only deleted.
-//
-// A record that is inserted or deleted meanwhile is delivered once or not at all. If fewer records came than
-// the list had, it is read once more. If records are still missing, the last element is an error that wraps
-// [ErrInconsistentList]. docs/lists.md states which losses are noticed, and the number of requests.
-//
+// An error is yielded once, as the last element, with a zero record. It wraps the error of Fetch, or the error
+// of the context and its cause. Errors that came with pages are joined, and yielded after all records.
 // Records that cannot be decoded are not delivered: [Pager.Pages] has them in [Page.Omitted].
 //
-// An error is yielded once, as the last element, with a zero record. Several errors are joined by
-// [errors.Join].
-//
-//   - If a field is invalid, nothing else is yielded.
-//   - If Fetch fails or the context ends, the error names the page. It wraps the error of Fetch, or the error
-//     of the context and its cause.
-//   - Errors that came with pages, such as about records that cannot be decoded, and an [ErrInconsistentList]
-//     come after all records. At most ten different errors of pages are kept.
-//
-// The last page may vanish while the list is read. So an error response that may mean that a page does not
-// exist counts as an empty page, if it is for the last page by the total or for a page behind it.
-//
-// Leaving the range statement cancels all prefetches and waits for them. A panic in a prefetching Fetch is
-// re-raised in the goroutine of the range statement, as an error whose text has the value and the stack of the
-// panic. It wraps the value if that is an error.
-//
-// In long lists, an id takes under 1 byte of memory if ids are consecutive, and up to 48 if random.
+// docs/lists.md states which losses are noticed, each error, and the costs.
 func (p Pager[T]) All(ctx context.Context) iter.Seq2[T, error] {
 	return recordsOf(p.Pages(ctx))
 }

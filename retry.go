@@ -9,9 +9,10 @@ import (
 // A RetryPolicy sets how often a call is attempted and how long it waits between two attempts. A zero field
 // means its default.
 //
-// The wait before a retry is random. Before the first one, it is between MinWait and twice MinWait. Both
-// bounds double with each retry, until the wait is between half of MaxWait and MaxWait. A Retry-After header
-// adds the wait that it requests.
+// The wait before a retry is random, so that callers do not retry at the same time. Before the first retry,
+// it is between MinWait and twice MinWait. Both bounds double with each retry, until the wait is between half
+// of MaxWait and MaxWait. A Retry-After header adds the wait that it requests. docs/reliability.md has a table
+// of the waits, and the rules for Retry-After and for a near deadline.
 //
 // These failures are retryable, unless the key was rejected:
 //
@@ -21,10 +22,6 @@ import (
 //   - The code of the envelope is one of [WithRetryableCodes].
 //
 // Failures that would recur, such as an unknown host or an untrusted certificate, are not retryable.
-//
-// A 429 without a valid Retry-After header adds 1 s to the wait, but at most MaxWait. Close to the deadline
-// of the call, the wait is the lower bound and at most half of the time that then remains. If the lower bound
-// does not fit, the call returns its failure immediately.
 //
 // A negative field other than Quota is an error. If only one of MinWait and MaxWait is set, the default of
 // the other is adjusted so that MinWait ≤ MaxWait.
