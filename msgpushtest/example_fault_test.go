@@ -71,6 +71,21 @@ func ExampleFault_If() {
 	// 20 records
 }
 
+// One record of the page cannot be decoded. The page has the other records.
+func ExampleBadRecord() {
+	srv := msgpushtest.NewServer()
+	defer srv.Close()
+	srv.SetRecords(msgpushtest.SampleRecords())
+	srv.Inject(msgpushtest.BadRecord(9063))
+
+	page, err := srv.Client().ForwardLogList(context.Background(), msgpush.ForwardLogRequest{})
+	fmt.Println(err)
+	fmt.Println(len(page.List), "records,", page.Omitted[0].ID, "is left out")
+	// Output:
+	// msgpush: ForwardLogList: HTTP 200: cannot decode the response: 1 of 20 records left out: data.list[1].createTime (id 9063): expected string, found object (content type "application/json"; 1 attempt)
+	// 19 records, 9063 is left out
+}
+
 // The fake server does not know these operations: Respond serves them. The specified operations
 // still work.
 func ExampleFault_If_otherOperations() {
