@@ -55,9 +55,9 @@ type cursor struct {
 
 	// The list, by the responses.
 	size     int64 // S: the number of records of the longest page of this pass; see updateSize
-	total    int64 // the latest one; 0 if unknown
+	total    int64 // the latest one, or unknown
 	hasTotal bool  // a response reported a total
-	expected int64 // how many records should come; 0 if unknown
+	expected int64 // how many records should come, or unknown
 
 	covered coverage
 	came    tally
@@ -89,7 +89,7 @@ func (t tally) forSecondPass() tally {
 	return t
 }
 
-// A pageInfo describes a response. A reported number that is not positive counts as not reported.
+// A pageInfo describes a response. A reported number that is not positive counts as unknown.
 type pageInfo struct {
 	number                          int64 // of the request
 	pageNum, pageSize, pages, total int64 // reported
@@ -105,6 +105,10 @@ func (p pageInfo) hasOnlyUnknown() bool { return p.records > 0 && p.withoutID ==
 // Numbers above these limits count as the limit, so that no sum overflows. On 32-bit systems,
 // maxPages+1 is still an int.
 const maxPages, maxTotal = 1<<31 - 2, 1 << 40
+
+// unknown is a number that no response reports. A reported 0 counts as unknown, since it is also the value of
+// a missing member.
+const unknown = 0
 
 // end is the next page when the iteration has ended.
 const end = 0
@@ -145,14 +149,19 @@ func (cur *cursor) updateSize(p pageInfo) {
 // updateTotal moves the offsets if the total has changed. Prefetched responses may be used in another order
 // than the service sent them: reversed in time, an insertion is a deletion.
 func (cur *cursor) updateTotal(p pageInfo) {
-	isFirstTotal := !cur.hasTotal && p.total > 0
+	isFirstTotal := !cur.hasTotal && p.total != unknown
 	cur.hasTotal = cur.hasTotal || isFirstTotal // from now on, totalOf ignores the number of pages
 	total := cur.totalOf(p)
-	cur.updateExpected(total, isFirstTotal)
-	if total == 0 {
+	switch {
+	case isFirstTotal:
+		cur.expected = total // instead of the estimate by the number of pages
+	case cur.expected == unknown:
+		cur.expected = max(cur.total, total) // in the second pass, cur.total is the last total of the first one
+	}
+	if total == unknown {
 		return
 	}
-	if cur.total > 0 {
+	if cur.total != unknown {
 		cur.move(total - cur.total)
 	}
 	cur.total = total
@@ -170,32 +179,38 @@ func (cur *cursor) move(change int64) {
 	}
 }
 
-// updateExpected sets how many records should come. The first total replaces the estimate by the number
-// of pages.
-func (cur *cursor) updateExpected(total int64, isFirstTotal bool) {
-	if cur.expected == 0 {
-		cur.expected = max(cur.total, total) // in the second pass, cur.total is the last total of the first one
-	} else if isFirstTotal {
-		cur.expected = total
-	}
-}
-
-// totalOf returns the length of the list by a response, or 0 if it is unknown. If no response has
-// reported a total, the reported pages count as full.
+// totalOf returns the length of the list by a response, or unknown.
 func (cur *cursor) totalOf(p pageInfo) int64 {
-	isEmptyList := p.records == 0 && p.pages <= 1
-	if !cur.hasTotal && !isEmptyList {
-		return min(p.pages*cur.size, maxTotal)
+	if !cur.hasTotal {
+		return cur.estimate(p)
 	}
-	// The list cannot end before the records of its page. But it may have become shorter, if the
-	// service responded with an earlier page, or with records that have moved.
-	hasMoved := p.newRecords+p.withoutID < p.records || 1 < p.pageNum && p.pageNum < p.number
-	isBelowPage := p.total < cur.offset(p)+p.records
-	isOfPage := p.records > 0 && isBelowPage && !hasMoved // or a cap
-	if isOfPage {
-		return 0
+	if !cur.isCredible(p) {
+		return unknown
 	}
 	return p.total
+}
+
+// estimate returns the length of the list if each reported page is full. A page without records may be the
+// only one of an empty list.
+func (cur *cursor) estimate(p pageInfo) int64 {
+	if p.records == 0 && p.pages <= 1 {
+		return unknown
+	}
+	return min(p.pages*cur.size, maxTotal)
+}
+
+// isCredible reports whether the reported total may be the length of the list. Some services report the
+// number of records of the page instead, or at most a certain number.
+func (cur *cursor) isCredible(p pageInfo) bool {
+	includesPage := p.total >= cur.offset(p)+p.records
+	if p.records == 0 || includesPage {
+		return true
+	}
+	// The list ends before this page. It may have become shorter, so that the service responded with records of
+	// an earlier page.
+	hasOldRecords := p.newRecords+p.withoutID < p.records
+	isEarlierPage := 1 < p.pageNum && p.pageNum < p.number
+	return hasOldRecords || isEarlierPage
 }
 
 // offset returns the offset at which a page begins.
@@ -229,7 +244,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 		return true
 	}
 	promised := max(p.pages, pagesFor(cur.total, cur.size))
-	if promised == 0 {
+	if promised == unknown {
 		return p.newRecords == 0
 	}
 	isFull := p.newRecords > 0 && p.records >= cur.size
@@ -271,7 +286,7 @@ func (cur *cursor) endPass() int64 {
 		return end
 	}
 	if !cur.hasTotal {
-		cur.total = 0 // it was computed with the other page size
+		cur.total = unknown // it was computed with the other page size
 	}
 	*cur = cursor{
 		requested: (min(cur.requested, cur.size) + 1) / 2,
@@ -287,7 +302,7 @@ func (cur *cursor) endPass() int64 {
 
 // lastPage returns the last page by the total, or maxPages without one.
 func (cur *cursor) lastPage() int64 {
-	if cur.total == 0 {
+	if cur.total == unknown {
 		return maxPages
 	}
 	return min(pagesFor(cur.total, max(1, cur.size)), maxPages)

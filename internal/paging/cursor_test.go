@@ -8,9 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unknown is a number that is not reported.
-const unknown = 0
-
 // of returns the response of a correct service for a page of a list whose total is given. All of its
 // records are new, and a page has ten.
 func of(number, total int64) pageInfo { return pageInfo{number: number, total: total}.ofSize(10) }
