@@ -24,9 +24,7 @@ func (c *coverage) add(from, to int64) {
 func (c *coverage) grow(d int64) { c.ahead.from += d }
 
 // shrink is called if the total has fallen by d: a record that is now at the offset x was in [x, x+d].
-func (c *coverage) shrink(d int64, mayStepBack bool) {
-	c.ahead.to -= d
-	if mayStepBack {
-		c.end = max(0, c.end-d)
-	}
-}
+func (c *coverage) shrink(d int64) { c.ahead.to -= d }
+
+// stepBack marks the last d covered offsets before a gap as no longer covered.
+func (c *coverage) stepBack(d int64) { c.end = max(0, c.end-d) }

@@ -123,8 +123,11 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	cur.cover(p)
 
 	next := cur.covered.end/cur.size + 1
-	isAtLimit := !cur.limit.allowsPage(next)
-	if isAtLimit || cur.isAtEnd(p, next) || cur.hasFoundAll() {
+	if !cur.limit.allowsPage(next) {
+		cur.limit.isHit = true
+		return cur.endPass()
+	}
+	if cur.isAtEnd(p, next) || cur.hasFoundAll() {
 		return cur.endPass()
 	}
 	return next
@@ -169,13 +172,16 @@ func (cur *cursor) updateTotal(p pageInfo) {
 
 // move moves the offsets after a change of the total.
 func (cur *cursor) move(change int64) {
-	if change > 0 {
+	if change >= 0 {
 		cur.came.end += change
 		cur.covered.grow(change)
+		return
 	}
-	if change < 0 {
-		mayStepBack := cur.limit.allowsStepBack()
-		cur.covered.shrink(-change, mayStepBack)
+	cur.covered.shrink(-change)
+	if cur.limit.allowsStepBack() {
+		cur.covered.stepBack(-change)
+	} else {
+		cur.limit.isHit = true
 	}
 }
 

@@ -28,18 +28,12 @@ func (l *limit) count(p pageInfo, isBehindDelivered bool) {
 // otherPagesLimit returns L.
 func (l *limit) otherPagesLimit() int64 { return 100 + 2*l.mostlyNew }
 
-// allowsStepBack reports whether the pass may step back. If not, the limit is hit.
-func (l *limit) allowsStepBack() bool {
-	isAllowed := l.otherPages <= l.otherPagesLimit()
-	l.isHit = l.isHit || !isAllowed
-	return isAllowed
-}
+// allowsStepBack reports whether the pass may step back.
+func (l *limit) allowsStepBack() bool { return l.otherPages <= l.otherPagesLimit() }
 
-// allowsPage reports whether the pass may request the next page. If not, the limit is hit.
+// allowsPage reports whether the pass may request the next page.
 func (l *limit) allowsPage(next int64) bool {
-	isAllowed := l.otherPages < 2*l.otherPagesLimit() && next <= maxPages
-	l.isHit = l.isHit || !isAllowed
-	return isAllowed
+	return l.otherPages < 2*l.otherPagesLimit() && next <= maxPages
 }
 
 // forSecondPass keeps isHit, since the totals cannot be trusted.
