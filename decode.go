@@ -27,7 +27,7 @@ import (
 //
 // A response with another schema must not look like an empty list, or like a record whose members are
 // all zero. So a page needs a list or a total of 0, and a record of this package an id or a value. The
-// zero value of a record of another package may have a meaning.
+// zero value of another type may have a meaning, even if it embeds a record.
 
 var (
 	errNoCode    = errors.New("expected an envelope with a code, found none")
@@ -132,36 +132,22 @@ func idOf(raw []byte) json.RawMessage {
 	return object.ID
 }
 
-// A record is a pointer to a record of this package, or to a struct that embeds one: see isOwnRecord.
-type record interface {
-	// valid reports whether the record has a value that is not zero.
-	valid() bool
-}
+// isEmptyRecord reports whether r points to a record of this package, or to a pointer to one, that has no
+// value. Such a record needs an id in the JSON.
+func isEmptyRecord[T any](r *T) bool { return hasNoValue(r) || hasNoValue(*r) }
 
-// isEmptyRecord reports whether r points to a record of this package, or to a pointer to one, without
-// a value. Such a record needs an id in the JSON.
-func isEmptyRecord[T any](r *T) bool {
-	own, ok := any(r).(record)
-	if !ok {
-		own, ok = any(*r).(record)
+func hasNoValue(record any) bool {
+	switch r := record.(type) {
+	case *ForwardLog:
+		return r == nil || *r == ForwardLog{}
+	case *ForwardRule:
+		return r == nil || *r == ForwardRule{}
+	case *MailChannel:
+		return r == nil || *r == MailChannel{}
+	case *MPChannel:
+		return r == nil || *r == MPChannel{}
 	}
-	return ok && !own.valid() && isOwnRecord[T]()
-}
-
-// isOwnRecord reports whether T is a type of this package, or a pointer to one. A struct of another package
-// that embeds a record has its methods, but may have a meaning without it.
-func isOwnRecord[T any]() bool { return isOfThisPackage(pointedTo(reflect.TypeFor[T]())) }
-
-func isOfThisPackage(t reflect.Type) bool {
-	return t.PkgPath() == reflect.TypeFor[ForwardRule]().PkgPath()
-}
-
-// pointedTo returns the type that a pointer points to, or another type itself.
-func pointedTo(t reflect.Type) reflect.Type {
-	if t.Kind() == reflect.Pointer {
-		return t.Elem()
-	}
-	return t
+	return false
 }
 
 // describe returns an error that says which JSON was expected for an envelope of type t, and wraps

@@ -22,12 +22,15 @@ type anyPage interface {
 	decodeEach(body, converted []byte) (leftOut, err error)
 }
 
-// isPage reports whether T is a Page or a pointer to one. A type that embeds a page is none: its list
-// may be missing.
+// isPage reports whether T is a Page or a pointer to one. A type of another package that embeds a page is
+// none: its list may be missing.
 func isPage[T any]() bool {
-	t := pointedTo(reflect.TypeFor[T]())
+	t := reflect.TypeFor[T]()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	isAnyPage := reflect.PointerTo(t).Implements(reflect.TypeFor[anyPage]())
-	return isAnyPage && isOfThisPackage(t)
+	return isAnyPage && t.PkgPath() == reflect.TypeFor[OmittedRecord]().PkgPath()
 }
 
 // pageOf returns the page that data, a *Page or a **Page, points to. It sets a nil pointer to a new
@@ -57,9 +60,6 @@ func (*Page[T]) recordType() reflect.Type { return reflect.TypeFor[T]() }
 func isCompletePage[T any](data *T) bool { return data != nil && pageOf(data).isComplete() }
 
 func (p *Page[T]) isComplete() bool {
-	if !isOwnRecord[T]() { // once, and not for each record
-		return p.List != nil
-	}
 	for i := range p.List {
 		if isEmptyRecord(&p.List[i]) {
 			return false

@@ -26,8 +26,6 @@ type ForwardLog struct {
 	CreateTime   DateTime `json:"createTime"`
 }
 
-func (f *ForwardLog) valid() bool { return f != nil && *f != ForwardLog{} }
-
 // A ForwardLogRequest requests one page of the trigger records that match Params.
 type ForwardLogRequest struct {
 	PageRequest

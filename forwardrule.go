@@ -26,8 +26,6 @@ type ForwardRule struct {
 	CreateTime     DateTime `json:"createTime"`
 }
 
-func (f *ForwardRule) valid() bool { return f != nil && *f != ForwardRule{} }
-
 var opForwardRuleList = Operation{
 	Name:   "ForwardRuleList",
 	Title:  "Message rule list",

@@ -21,8 +21,6 @@ type MailChannel struct {
 	CreateTime DateTime `json:"createTime"`
 }
 
-func (m *MailChannel) valid() bool { return m != nil && *m != MailChannel{} }
-
 // Format formats the channel like a struct, with its password redacted.
 func (m MailChannel) Format(f fmt.State, verb rune) {
 	// Without this method, fmt.Sprintf("%s", []*MailChannel{&m}) would show the password: %s is no

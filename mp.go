@@ -25,8 +25,6 @@ type MPChannel struct {
 	UpdateTime  DateTime `json:"updateTime"`
 }
 
-func (m *MPChannel) valid() bool { return m != nil && *m != MPChannel{} }
-
 // FuncInfo is a comma-separated list of function ids, with a trailing comma, such as "1,2,15,".
 type FuncInfo string
 
