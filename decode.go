@@ -80,8 +80,7 @@ func isErrorCode(code int) bool { return code != 0 && code != call.CodeSuccess }
 
 // decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted.
 func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
-	beginsWithStep2 := d.convertFirst != nil && d.convertFirst.Load()
-	if beginsWithStep2 {
+	if d.convertFirst != nil && d.convertFirst.Load() {
 		return decodeConverted[T](body)
 	}
 	err = d.unmarshal(body, &env)
@@ -154,8 +153,7 @@ func hasNoValue(record any) bool {
 // err, whose own text may quote the body. It names the member, but not the key of a map.
 func describe(err error, t reflect.Type) error {
 	typeErr, isTypeErr := errors.AsType[*json.UnmarshalTypeError](err)
-	isOfEnvelope := isTypeErr && typeErr.Type == t
-	isOfMember := isTypeErr && !isOfEnvelope || errors.Is(err, errPlaceholder)
+	isOfMember := isTypeErr && typeErr.Type != t || errors.Is(err, errPlaceholder)
 	if !isOfMember {
 		return errs.Hide("expected a JSON envelope, "+reasonOf(err), err, isOwnError)
 	}

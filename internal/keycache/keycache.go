@@ -225,8 +225,7 @@ func (c *Cache) store(f *pendingFetch, key string, expires time.Time, err error)
 // end ends f once: its timeout, its result and Set race. It reports an error, and returns the outcome to
 // the callers that wait for f.
 func (c *Cache) end(f *pendingFetch, key string, err error) {
-	isFirst := f.hasEnded.CompareAndSwap(false, true)
-	if !isFirst {
+	if !f.hasEnded.CompareAndSwap(false, true) {
 		return
 	}
 	if err != nil && c.OnError != nil {
