@@ -54,6 +54,12 @@ type CallResult struct {
 	Err error
 }
 
+// OperationFromContext returns the operation of a call, such as "ForwardLogList", for the transport of
+// [WithHTTPClient] and for the functions of [WithObserver], [WithRateLimiter] and
+// [WithAccessKeySource]. ctx is the context of the HTTP request, or the one that the function gets.
+// Without a call, OperationFromContext returns "".
+func OperationFromContext(ctx context.Context) string { return call.OperationFromContext(ctx) }
+
 // report passes an attempt to the logger and to the observer.
 func (s *settings) report(ctx context.Context, o call.Outcome) {
 	logsAttempt := s.logger != nil && s.logger.Enabled(ctx, slog.LevelDebug)

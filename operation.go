@@ -2,6 +2,8 @@ package msgpush
 
 import (
 	"cmp"
+
+	"example.com/msgpush/internal/call"
 )
 
 // An Operation is an operation of the service, or a group of operations that the API document lists
@@ -24,6 +26,19 @@ func (o Operation) Specified() bool { return o.Path != "" }
 
 // stub returns the error of the method of an operation that is named only.
 func (o Operation) stub() error { return &UnimplementedError{o} }
+
+// spec describes the request of a call of the operation. It is not marked as idempotent. net/http may
+// still send a GET twice: the doc comment of a method that changes something with a GET must say
+// so.
+func (o Operation) spec(query, body any) call.Spec {
+	return call.Spec{
+		Operation: o.Name,
+		Method:    o.Method,
+		Path:      o.Path,
+		Query:     query,
+		Body:      body,
+	}
+}
 
 // String returns the name, or the title of a group.
 func (o Operation) String() string { return cmp.Or(o.Name, o.Title) }

@@ -31,15 +31,6 @@ const DefaultMaxResponseBytes = 1 << 20
 // option is an error of [NewClient].
 type Option func(*settings) error
 
-type settings struct {
-	call.Config
-	httpTimeout time.Duration // of the http.Client; 0: none
-	plainHTTP   bool
-	logger      *slog.Logger                      // nil: none
-	observe     func(context.Context, Attempt)    // nil: none
-	observeCall func(context.Context, CallResult) // nil: none
-}
-
 // WithHTTPClient makes the client use the transport and the cookie jar of h, which is not changed. If h has
 // no transport, a transport shared by all clients of this package is used. The Timeout of h is the timeout of
 // an attempt, unless it is 0 or [WithAttemptTimeout] is given. CheckRedirect is ignored.
@@ -63,8 +54,8 @@ func WithHTTPClient(h *http.Client) Option {
 			return errors.New("WithHTTPClient: the transport of go-retryablehttp retries and follows redirects: " +
 				"use a plain transport, and WithRetry for retries")
 		}
-		s.Transport = cmp.Or[http.RoundTripper](h.Transport, transport.Default)
-		s.Jar = h.Jar
+		s.config.Transport = cmp.Or[http.RoundTripper](h.Transport, transport.Default)
+		s.config.Jar = h.Jar
 		s.httpTimeout = max(0, h.Timeout)
 		return nil
 	}
@@ -86,7 +77,7 @@ func WithUserAgent(userAgent string) Option {
 		if err := httpspec.CheckHeaderValue("the user agent", userAgent); err != nil {
 			return fmt.Errorf("WithUserAgent: %w", err)
 		}
-		s.UserAgent = userAgent
+		s.config.UserAgent = userAgent
 		return nil
 	}
 }
@@ -101,7 +92,7 @@ func WithTimeout(d time.Duration) Option {
 		if d < 0 {
 			return fmt.Errorf("WithTimeout: %v is negative", d)
 		}
-		s.Timeout = d
+		s.config.Timeout = d
 		return nil
 	}
 }
@@ -114,7 +105,7 @@ func WithAttemptTimeout(d time.Duration) Option {
 		if d <= 0 {
 			return fmt.Errorf("WithAttemptTimeout: %v is not positive", d)
 		}
-		s.AttemptTimeout = d
+		s.config.AttemptTimeout = d
 		return nil
 	}
 }
@@ -136,7 +127,7 @@ func WithRetry(policy RetryPolicy) Option {
 		if err != nil {
 			return fmt.Errorf("WithRetry: %w", err)
 		}
-		s.Retry = p
+		s.config.Retry = p
 		return nil
 	}
 }
@@ -156,7 +147,7 @@ func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
 		if limiter == nil {
 			return errors.New("WithRateLimiter: the limiter is nil")
 		}
-		s.Limiter = limiter
+		s.config.Limiter = limiter
 		return nil
 	}
 }
@@ -170,7 +161,7 @@ func WithMaxResponseBytes(n int64) Option {
 		if n <= 0 {
 			return fmt.Errorf("WithMaxResponseBytes: %d is not positive", n)
 		}
-		s.MaxResponseBytes = min(n, math.MaxInt64-1) // one byte more is read to detect a longer body
+		s.config.MaxResponseBytes = min(n, math.MaxInt64-1) // one byte more is read to detect a longer body
 		return nil
 	}
 }
@@ -188,7 +179,7 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 		if unmarshal == nil {
 			return errors.New("WithUnmarshal: the function is nil")
 		}
-		s.Unmarshal, s.KeepsInput = unmarshal, true
+		s.config.Unmarshal, s.config.KeepsInput = unmarshal, true
 		return nil
 	}
 }
@@ -205,7 +196,7 @@ func WithAccessKeySource(source AccessKeySource) Option {
 				return fmt.Errorf("WithAccessKeySource: %w", err)
 			}
 		}
-		s.Source, s.CanReplaceKey = source.AccessKey, true
+		s.config.Source, s.config.CanReplaceKey = source.AccessKey, true
 		return nil
 	}
 }
@@ -219,7 +210,7 @@ func WithRejectedKeyCodes(codes ...int) Option {
 		if slices.Contains(codes, call.CodeSuccess) {
 			return fmt.Errorf("WithRejectedKeyCodes: %d denotes success", call.CodeSuccess)
 		}
-		s.RejectedKeyCodes = codes
+		s.config.RejectedKeyCodes = codes
 		return nil
 	}
 }
@@ -232,7 +223,7 @@ func WithRetryableCodes(codes ...int) Option {
 		if slices.Contains(codes, call.CodeSuccess) {
 			return fmt.Errorf("WithRetryableCodes: %d denotes success", call.CodeSuccess)
 		}
-		s.RetryableCodes = codes
+		s.config.RetryableCodes = codes
 		return nil
 	}
 }

@@ -119,19 +119,6 @@ func read[T any](ctx context.Context, c *Client, op Operation, query, body any) 
 	return do[T](ctx, c, spec, true)
 }
 
-// spec describes the request of a call of the operation. It is not marked as idempotent. net/http may
-// still send a GET twice: the doc comment of a method that changes something with a GET must say
-// so.
-func (o Operation) spec(query, body any) call.Spec {
-	return call.Spec{
-		Operation: o.Name,
-		Method:    o.Method,
-		Path:      o.Path,
-		Query:     query,
-		Body:      body,
-	}
-}
-
 // do makes a call. If no data is required, the result may be nil. To ignore the data, use
 // json.RawMessage as T, which accepts any data. If records of a page are left out, do returns the
 // page and an error.
@@ -162,9 +149,3 @@ func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool
 	}
 	return data, err
 }
-
-// OperationFromContext returns the operation of a call, such as "ForwardLogList", for the transport of
-// [WithHTTPClient] and for the functions of [WithObserver], [WithRateLimiter] and
-// [WithAccessKeySource]. ctx is the context of the HTTP request, or the one that the function gets.
-// Without a call, OperationFromContext returns "".
-func OperationFromContext(ctx context.Context) string { return call.OperationFromContext(ctx) }
