@@ -29,8 +29,8 @@ type AccessKeyFunc func(ctx context.Context, rejected string) (key string, err e
 
 // AccessKey implements [AccessKeySource]. It returns an error if f is nil.
 func (f AccessKeyFunc) AccessKey(ctx context.Context, rejected string) (string, error) {
-	if f == nil {
-		return "", errors.New("the AccessKeyFunc is nil")
+	if err := f.check(); err != nil {
+		return "", err
 	}
 	return f(ctx, rejected)
 }

@@ -68,10 +68,10 @@ func (s *Server) addMisuse(text string) {
 func (s *Server) report(tb TB) {
 	tb.Helper()
 	s.mu.Lock()
-	errors := slices.Concat(s.misuses, s.unusedFaults(), s.unusedUpdate())
+	misuses := slices.Concat(s.misuses, s.unusedFaults(), s.unusedUpdate())
 	requests := s.requests
 	s.mu.Unlock()
-	for _, text := range errors {
+	for _, text := range misuses {
 		tb.Errorf("msgpushtest: %s", text)
 	}
 	if !tb.Failed() {

@@ -66,19 +66,17 @@ func formsOf(key string) []string {
 	encoder := json.NewEncoder(&encoded)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(key) // cannot fail for a string
-	inJSON := strings.Trim(encoded.String(), "\n")
-	inJSON = inJSON[1 : len(inJSON)-1]
-	inGo := strconv.Quote(key)
-	inGoASCII := strconv.QuoteToASCII(key)
+	inJSON := unquoted(strings.TrimSuffix(encoded.String(), "\n"))
+	inASCII := unquoted(strconv.QuoteToASCII(key))
 	return []string{
 		key,
 		inJSON,
 		ofGo.Replace(inJSON),
 		ofGson.Replace(inJSON),
 		ofPHP.Replace(inJSON),
-		inGo[1 : len(inGo)-1],
-		inGoASCII[1 : len(inGoASCII)-1],
-		ofPHP.Replace(inGoASCII[1 : len(inGoASCII)-1]),
+		unquoted(strconv.Quote(key)),
+		inASCII,
+		ofPHP.Replace(inASCII),
 		url.QueryEscape(key),
 		strings.ReplaceAll(url.QueryEscape(key), "+", "%20"),
 		url.PathEscape(key),
@@ -86,6 +84,9 @@ func formsOf(key string) []string {
 		httpspec.EscapePath(key), // the path of a Call
 	}
 }
+
+// unquoted returns a string without the quotes around it. Its escapes stay.
+func unquoted(quoted string) string { return quoted[1 : len(quoted)-1] }
 
 // Characters that encoders escape in JSON strings, other than quotes, backslashes and control characters.
 var (
