@@ -12,15 +12,14 @@ import (
 
 // An AccessKeySource returns the access key of each attempt. It must be safe for concurrent use.
 type AccessKeySource interface {
-	// AccessKey returns the key to send. It is called before each attempt, so a slow source should
-	// cache the key, as [CachedAccessKey] does. With a rate limiter, it is called before the wait
-	// and after it; see [WithRateLimiter].
+	// AccessKey returns the key to send. It is called before each attempt, so a slow source should cache the
+	// key, as [CachedAccessKey] does. With a rate limiter, it is called before the wait and after it; see
+	// [WithRateLimiter].
 	//
-	// rejected is the key that the service has rejected in this call, or empty. A source that
-	// already has another key should return it without a new fetch. If it returns the rejected key
-	// again, the call returns the error of its last attempt. An error ends the call with a
-	// [*RequestError], which wraps it unless the context has ended. A key that is returned with an
-	// error is redacted.
+	// rejected is the key that the service has rejected in this call, or empty. A source that already has
+	// another key should return it without a new fetch. If it returns the rejected key again, the call
+	// returns the error of its last attempt. An error ends the call with a [*RequestError], which wraps it
+	// unless the context has ended. A key that is returned with an error is redacted.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -48,24 +47,24 @@ const AccessKeyTimeout = 30 * time.Second
 // AccessKeyCacheOptions are the settings of [CachedAccessKey]. The zero value is usable.
 type AccessKeyCacheOptions struct {
 	// Early is the time before the expiry of a key in which a call starts fetch in the background, at most
-	// once a second. It should be longer than the time between two calls, and shorter than the validity of
-	// a key. 0 means that fetch starts after the expiry.
+	// once a second. It should be longer than the time between two calls, and shorter than the validity of a
+	// key. 0 means that fetch starts after the expiry.
 	Early time.Duration
-	// MinInterval is the minimum time between the beginnings of two fetches because of rejections. 0 means
-	// a second. A negative value means none, for a fetch that limits itself, such as one that shares keys
-	// with other processes.
+	// MinInterval is the minimum time between the beginnings of two fetches because of rejections. 0 means a
+	// second. A negative value means none, for a fetch that limits itself, such as one that shares keys with
+	// other processes.
 	MinInterval time.Duration
-	// OnError is called with the error of each fetch that fails, including renewals in the background,
-	// whose errors no call returns. Keys are redacted in the text of the error. After a panic of fetch, the
-	// text has its stack. nil logs the error at level Warn with [slog.Default].
+	// OnError is called with the error of each fetch that fails, including renewals in the background, whose
+	// errors no call returns. Keys are redacted in the text of the error. After a panic of fetch, the text
+	// has its stack. nil logs the error at level Warn with [slog.Default].
 	//
 	// Callers wait until OnError returns, so it must not use this cache, nor a client with it. It must be
 	// safe for concurrent use.
 	OnError func(error)
 }
 
-// CachedAccessKey returns a source that caches the key that fetch returns. A zero expiry means that the
-// key does not expire. If fetch is nil, [NewClient] returns an error.
+// CachedAccessKey returns a source that caches the key that fetch returns. A zero expiry means that the key
+// does not expire. If fetch is nil, [NewClient] returns an error.
 //
 // The cache calls fetch when it has no valid key, and when the service rejects the key:
 //
@@ -76,12 +75,12 @@ type AccessKeyCacheOptions struct {
 //   - If fetch fails or returns the rejected key, or is not due yet, the rejected call returns its
 //     response. The key stays in use until it expires.
 //
-// The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout].
-// While a fetch runs, no other one starts, even if it ignores its context; Set ends the wait for it.
+// The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout]. While
+// a fetch runs, no other one starts, even if it ignores its context; Set ends the wait for it.
 //
-// A call that fetch makes with the same client returns an error if it needs the key that is being fetched.
-// A returned key that has expired is an error. The expiry is compared with the wall clock. A panic of fetch
-// is re-raised in the callers that wait.
+// A call that fetch makes with the same client returns an error if it needs the key that is being fetched. A
+// returned key that has expired is an error. The expiry is compared with the wall clock. A panic of fetch is
+// re-raised in the callers that wait.
 func CachedAccessKey(
 	fetch func(context.Context) (key string, expires time.Time, err error),
 	o AccessKeyCacheOptions,

@@ -15,8 +15,8 @@ import (
 // Version is the version of this package in the default User-Agent header.
 const Version = "0.1.0"
 
-// A Client calls the operations of one service. [NewClient] creates a Client. A Client is safe for
-// concurrent use and should be shared.
+// A Client calls the operations of one service. [NewClient] creates a Client. A Client is safe for concurrent
+// use and should be shared.
 type Client struct {
 	UnimplementedOperations
 
@@ -39,15 +39,15 @@ func (c Client) Format(f fmt.State, _ rune) {
 // NewClient returns a client that sends accessKey with every request to baseURL
 // (docs/interface.md#authentication). NewClient itself sends no request.
 //
-// The base URL begins with https:// and may have a path, but no user information, query or fragment,
-// and it does not end in /api/open. It may begin with http:// if its host is localhost or a loopback
-// address such as 127.0.0.1; for another host, see [WithPlainHTTP]. The access key must be empty if
-// [WithAccessKeySource] is used.
+// The base URL begins with https:// and may have a path, but no user information, query or fragment, and it
+// does not end in /api/open. It may begin with http:// if its host is localhost or a loopback address such as
+// 127.0.0.1; for another host, see [WithPlainHTTP]. The access key must be empty if [WithAccessKeySource] is
+// used.
 //
 // By default, a call takes at most a minute; see [WithTimeout].
 //
-// With GOOS=js, NewClient returns an error: a browser follows redirects with the access key, and
-// everybody who opens a page can read the key in it.
+// With GOOS=js, NewClient returns an error: a browser follows redirects with the access key, and everybody
+// who opens a page can read the key in it.
 func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	if runtime.GOOS == "js" {
 		return nil, errors.New("msgpush: GOOS=js is not supported, since a browser does not keep the access key secret")
@@ -72,9 +72,9 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	}, nil
 }
 
-// CloseIdleConnections closes the idle connections of the transport, for example before a test checks
-// for goroutines that are left. It does not interrupt calls. Without [WithHTTPClient], all clients of
-// this package share one transport, so other clients lose their idle connections, too.
+// CloseIdleConnections closes the idle connections of the transport, for example before a test checks for
+// goroutines that are left. It does not interrupt calls. Without [WithHTTPClient], all clients of this
+// package share one transport, so other clients lose their idle connections, too.
 func (c *Client) CloseIdleConnections() {
 	if c != nil && c.caller != nil {
 		c.caller.CloseIdleConnections()

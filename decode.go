@@ -22,12 +22,12 @@ import (
 //     package lenient. encoding/json decodes the result.
 //  3. If that fails for a page, encoding/json decodes it record by record, and leaves records out.
 //
-// A service that sends strings as integers does so in each response. So after the first one, a client
-// without WithUnmarshal begins with step 2: rejecting a page costs more than converting it.
+// A service that sends strings as integers does so in each response. So after the first one, a client without
+// WithUnmarshal begins with step 2: rejecting a page costs more than converting it.
 //
-// A response with another schema must not look like an empty list, or like a record whose members are
-// all zero. So a page needs a list or a total of 0, and a record of this package an id or a value. The
-// zero value of another type may have a meaning, even if it embeds a record.
+// A response with another schema must not look like an empty list, or like a record whose members are all
+// zero. So a page needs a list or a total of 0, and a record of this package an id or a value. The zero value
+// of another type may have a meaning, even if it embeds a record.
 
 var (
 	errNoCode    = errors.New("expected an envelope with a code, found none")
@@ -46,9 +46,9 @@ type decoder struct {
 	convertFirst *atomic.Bool
 }
 
-// decode returns the data of a body. If T is or points to a [Page], the data must be a page.
-// Otherwise, unless d.required is set, missing or null data is a nil *T. If records of a page are
-// left out, leftOut names them.
+// decode returns the data of a body. If T is or points to a [Page], the data must be a page. Otherwise,
+// unless d.required is set, missing or null data is a nil *T. If records of a page are left out, leftOut
+// names them.
 func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	body = bytes.TrimPrefix(body, []byte(call.ByteOrderMark))
 	env, converted, err := decodeEnvelope[T](d, body)
@@ -149,8 +149,8 @@ func hasNoValue(record any) bool {
 	return false
 }
 
-// describe returns an error that says which JSON was expected for an envelope of type t, and wraps
-// err, whose own text may quote the body. It names the member, but not the key of a map.
+// describe returns an error that says which JSON was expected for an envelope of type t, and wraps err, whose
+// own text may quote the body. It names the member, but not the key of a map.
 func describe(err error, t reflect.Type) error {
 	typeErr, isTypeErr := errors.AsType[*json.UnmarshalTypeError](err)
 	isOfMember := isTypeErr && typeErr.Type != t || errors.Is(err, errPlaceholder)

@@ -33,8 +33,7 @@ func isPage[T any]() bool {
 	return isAnyPage && t.PkgPath() == reflect.TypeFor[OmittedRecord]().PkgPath()
 }
 
-// pageOf returns the page that data, a *Page or a **Page, points to. It sets a nil pointer to a new
-// page.
+// pageOf returns the page that data, a *Page or a **Page, points to. It sets a nil pointer to a new page.
 func pageOf(data any) anyPage {
 	v := reflect.ValueOf(data).Elem()
 	if v.Kind() == reflect.Pointer {
@@ -89,8 +88,8 @@ type rawPage struct {
 // maxOmitted is the largest number of records that are left out of a page: each costs time and memory.
 const maxOmitted = 10_000
 
-// decodeEach sets p to the page in converted, which is body with its scalars converted, without the
-// records that cannot be decoded. leftOut names the first of these.
+// decodeEach sets p to the page in converted, which is body with its scalars converted, without the records
+// that cannot be decoded. leftOut names the first of these.
 func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
 	raw, err := decodeRawPage(converted)
 	if err != nil {
@@ -170,8 +169,7 @@ func setOriginals(omitted []OmittedRecord, body []byte) {
 	}
 }
 
-// describeRecord returns why a record is left out, after its index, the member and its id, if they are
-// known.
+// describeRecord returns why a record is left out, after its index, the member and its id, if they are known.
 func describeRecord[T any](index int, id string, err error) error {
 	member, shownID := "", ""
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && typeErr.Field != "" {

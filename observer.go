@@ -29,12 +29,12 @@ type Attempt struct {
 	Header http.Header
 	// Bytes is the number of bytes of the body that were read, after decompression.
 	Bytes int
-	// Err is nil for a success. Otherwise it is the failure of this attempt or, if Retry is false,
-	// the error that the call returns. A page from which records are left out is a success with the
-	// [*DecodeError] that names them.
+	// Err is nil for a success. Otherwise it is the failure of this attempt or, if Retry is false, the error
+	// that the call returns. A page from which records are left out is a success with the [*DecodeError] that
+	// names them.
 	Err error
-	// Retry reports whether another attempt follows, unless the context, the rate limiter or the key
-	// source ends the call before.
+	// Retry reports whether another attempt follows, unless the context, the rate limiter or the key source
+	// ends the call before.
 	Retry bool
 	// Wait is the wait before that attempt, without the waits for the access key and the rate limiter.
 	Wait time.Duration
@@ -55,9 +55,9 @@ type CallResult struct {
 }
 
 // OperationFromContext returns the operation of a call, such as "ForwardLogList", for the transport of
-// [WithHTTPClient] and for the functions of [WithObserver], [WithRateLimiter] and
-// [WithAccessKeySource]. ctx is the context of the HTTP request, or the one that the function gets.
-// Without a call, OperationFromContext returns "".
+// [WithHTTPClient] and for the functions of [WithObserver], [WithRateLimiter] and [WithAccessKeySource]. ctx
+// is the context of the HTTP request, or the one that the function gets. Without a call, OperationFromContext
+// returns "".
 func OperationFromContext(ctx context.Context) string { return call.OperationFromContext(ctx) }
 
 // report passes an attempt to the logger and to the observer.
@@ -133,8 +133,7 @@ func requestAttrs(a Attempt, o call.Outcome) []slog.Attr {
 	}
 }
 
-// errorWithoutMsg returns the text of a failure, or "" for an error response, whose text has its
-// msg.
+// errorWithoutMsg returns the text of a failure, or "" for an error response, whose text has its msg.
 func errorWithoutMsg(a Attempt, failure *call.Failure) string {
 	err, isFailure := a.Err.(callError) //nolint:errorlint // not wrapped
 	isErrorResponse := failure != nil && failure.Kind == call.ErrorResponse

@@ -6,14 +6,12 @@ import (
 	"example.com/msgpush/internal/call"
 )
 
-// An Operation is an operation of the service, or a group of operations that the API document lists
-// as a whole. A field is empty if the API document does not specify it.
+// An Operation is an operation of the service, or a group of operations that the API document lists as a
+// whole. A field is empty if the API document does not specify it.
 type Operation struct {
-	// Name is the name of the method of [Client], such as "ForwardLogList". It is empty for a
-	// group.
+	// Name is the name of the method of [Client], such as "ForwardLogList". It is empty for a group.
 	Name string
-	// Title is the name in the API document, such as "Rule trigger record list" or "message rule:
-	// detail".
+	// Title is the name in the API document, such as "Rule trigger record list" or "message rule: detail".
 	Title string
 	// Method is the HTTP method, such as "GET".
 	Method string
@@ -27,9 +25,8 @@ func (o Operation) Specified() bool { return o.Path != "" }
 // stub returns the error of the method of an operation that is named only.
 func (o Operation) stub() error { return &UnimplementedError{o} }
 
-// spec describes the request of a call of the operation. It is not marked as idempotent. net/http may
-// still send a GET twice: the doc comment of a method that changes something with a GET must say
-// so.
+// spec describes the request of a call of the operation. It is not marked as idempotent. net/http may still
+// send a GET twice: the doc comment of a method that changes something with a GET must say so.
 func (o Operation) spec(query, body any) call.Spec {
 	return call.Spec{
 		Operation: o.Name,
@@ -43,9 +40,8 @@ func (o Operation) spec(query, body any) call.Spec {
 // String returns the name, or the title of a group.
 func (o Operation) String() string { return cmp.Or(o.Name, o.Title) }
 
-// Operations returns the specified operations, the operations that are named only, and the groups
-// whose operations are not named (docs/interface.md#named-operations). The caller may change the
-// slice.
+// Operations returns the specified operations, the operations that are named only, and the groups whose
+// operations are not named (docs/interface.md#named-operations). The caller may change the slice.
 func Operations() []Operation {
 	all := []Operation{
 		opMailDetail,

@@ -27,8 +27,8 @@ const DefaultAttemptTimeout = 10 * time.Second
 // DefaultMaxResponseBytes is the size limit of a response body; see [WithMaxResponseBytes].
 const DefaultMaxResponseBytes = 1 << 20
 
-// An Option configures a [Client]. A later call of an option overrides an earlier one. An invalid
-// option is an error of [NewClient].
+// An Option configures a [Client]. A later call of an option overrides an earlier one. An invalid option is
+// an error of [NewClient].
 type Option func(*settings) error
 
 // WithHTTPClient makes the client use the transport and the cookie jar of h, which is not changed. If h has
@@ -62,8 +62,8 @@ func WithHTTPClient(h *http.Client) Option {
 }
 
 // NewTransport returns a new transport with the settings of the one that the clients of this package share by
-// default. Wrap it or change its settings, and pass it to [WithHTTPClient]. Call its CloseIdleConnections when
-// it is no longer needed. Compared with [http.DefaultTransport], it
+// default. Wrap it or change its settings, and pass it to [WithHTTPClient]. Call its CloseIdleConnections
+// when it is no longer needed. Compared with [http.DefaultTransport], it
 //
 //   - keeps an idle connection for each of many concurrent callers,
 //   - closes an HTTP/2 connection after 10 s of silence, 5 s of them after a ping,
@@ -82,9 +82,9 @@ func WithUserAgent(userAgent string) Option {
 	}
 }
 
-// WithTimeout sets the timeout of a call. It includes all attempts, the waits between them, and the
-// waits for the rate limiter and for the access key. The default is [DefaultTimeout]; 0 means no
-// timeout. If the context of the call has an earlier deadline, that ends the call.
+// WithTimeout sets the timeout of a call. It includes all attempts, the waits between them, and the waits for
+// the rate limiter and for the access key. The default is [DefaultTimeout]; 0 means no timeout. If the
+// context of the call has an earlier deadline, that ends the call.
 //
 // An iteration over a list makes a call for each page. No timeout bounds the iteration.
 func WithTimeout(d time.Duration) Option {
@@ -97,9 +97,9 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// WithAttemptTimeout sets the timeout of one attempt, from dialing the connection to reading the last
-// byte of the body. It must be positive. The default is the Timeout of the client given to
-// [WithHTTPClient] or, if there is none, [DefaultAttemptTimeout].
+// WithAttemptTimeout sets the timeout of one attempt, from dialing the connection to reading the last byte of
+// the body. It must be positive. The default is the Timeout of the client given to [WithHTTPClient] or, if
+// there is none, [DefaultAttemptTimeout].
 func WithAttemptTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -110,9 +110,9 @@ func WithAttemptTimeout(d time.Duration) Option {
 	}
 }
 
-// WithPlainHTTP accepts a base URL that begins with http:// and whose host is not this machine. The
-// access key, and the passwords in responses, are then readable for everybody on the network between
-// the client and the service.
+// WithPlainHTTP accepts a base URL that begins with http:// and whose host is not this machine. The access
+// key, and the passwords in responses, are then readable for everybody on the network between the client and
+// the service.
 func WithPlainHTTP() Option {
 	return func(s *settings) error {
 		s.plainHTTP = true
@@ -132,10 +132,10 @@ func WithRetry(policy RetryPolicy) Option {
 	}
 }
 
-// WithRateLimiter makes the client call limiter.Wait before every attempt. An error of Wait ends
-// the call with a [*RequestError], which wraps it unless the context has ended. The context of Wait
-// has the deadline of the call. Do not use it after Wait has returned. The limiter must be safe for
-// concurrent use, as [golang.org/x/time/rate.Limiter] is.
+// WithRateLimiter makes the client call limiter.Wait before every attempt. An error of Wait ends the call
+// with a [*RequestError], which wraps it unless the context has ended. The context of Wait has the deadline
+// of the call. Do not use it after Wait has returned. The limiter must be safe for concurrent use, as
+// [golang.org/x/time/rate.Limiter] is.
 //
 // The client gets the access key before and after Wait. If the second time takes 50 ms or more and returns
 // another key, the call waits for the limiter once more. Otherwise, all calls that waited for that key would
@@ -168,8 +168,8 @@ func WithMaxResponseBytes(n int64) Option {
 
 // WithUnmarshal sets the function that decodes responses with HTTP status 2xx, for example the Unmarshal
 // function of a faster decoder. It must set the same values as [encoding/json.Unmarshal], which is the
-// default, and be safe for concurrent use. It may keep references to data. v points to an [Envelope]
-// whose Data is a pointer to the result.
+// default, and be safe for concurrent use. It may keep references to data. v points to an [Envelope] whose
+// Data is a pointer to the result.
 //
 // The function is called once for each response. If it rejects valid JSON, encoding/json decodes the
 // response, in which some values may have another type; see [DecodeError]. Such a response costs more than
@@ -184,8 +184,8 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 	}
 }
 
-// WithAccessKeySource makes the client get the access key of each attempt from source. A source that
-// is an [AccessKeyFunc] or an [*AccessKeyCache] must have a function.
+// WithAccessKeySource makes the client get the access key of each attempt from source. A source that is an
+// [AccessKeyFunc] or an [*AccessKeyCache] must have a function.
 func WithAccessKeySource(source AccessKeySource) Option {
 	return func(s *settings) error {
 		if source == nil {
@@ -201,9 +201,9 @@ func WithAccessKeySource(source AccessKeySource) Option {
 	}
 }
 
-// WithRejectedKeyCodes sets the [Envelope] codes that mean that the service rejects the access key.
-// The default is none, since the API document lists no error code. The client always treats HTTP
-// status 401 as a rejected key.
+// WithRejectedKeyCodes sets the [Envelope] codes that mean that the service rejects the access key. The
+// default is none, since the API document lists no error code. The client always treats HTTP status 401 as a
+// rejected key.
 func WithRejectedKeyCodes(codes ...int) Option {
 	codes = slices.Clone(codes)
 	return func(s *settings) error {
@@ -215,8 +215,8 @@ func WithRejectedKeyCodes(codes ...int) Option {
 	}
 }
 
-// WithRetryableCodes sets the [Envelope] codes after which a retry may succeed, such as that of a
-// busy service, in addition to the HTTP statuses of [RetryPolicy]. The default is none.
+// WithRetryableCodes sets the [Envelope] codes after which a retry may succeed, such as that of a busy
+// service, in addition to the HTTP statuses of [RetryPolicy]. The default is none.
 func WithRetryableCodes(codes ...int) Option {
 	codes = slices.Clone(codes)
 	return func(s *settings) error {
@@ -229,8 +229,8 @@ func WithRetryableCodes(codes ...int) Option {
 }
 
 // WithLogger makes the client log each attempt at level Debug. If another attempt follows a failure, the
-// client logs the failure at level Warn. No query or body is logged, unless an error of the transport
-// quotes it. Access keys are redacted; see [APIError].
+// client logs the failure at level Warn. No query or body is logged, unless an error of the transport quotes
+// it. Access keys are redacted; see [APIError].
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {
@@ -241,15 +241,15 @@ func WithLogger(logger *slog.Logger) Option {
 	}
 }
 
-// WithObserver makes the client call observe after each attempt, such as for metrics, traces or the
-// header of a successful response. The default is none.
+// WithObserver makes the client call observe after each attempt, such as for metrics, traces or the header of
+// a successful response. The default is none.
 //
-// observe is called in the goroutine of the call, with a context that has the values of the context of
-// the call and its operation (see [OperationFromContext]). It is called before the wait for the next
-// attempt and before the call returns. If the key of the attempt was rejected, it is called after the
-// key source was called for another one. Calls may run at the same time, so observe must be safe for
-// concurrent use. It may keep a, and change a.Header. It is not called for an error before an attempt
-// begins, such as one of the key source; see [WithCallObserver].
+// observe is called in the goroutine of the call, with a context that has the values of the context of the
+// call and its operation (see [OperationFromContext]). It is called before the wait for the next attempt and
+// before the call returns. If the key of the attempt was rejected, it is called after the key source was
+// called for another one. Calls may run at the same time, so observe must be safe for concurrent use. It may
+// keep a, and change a.Header. It is not called for an error before an attempt begins, such as one of the key
+// source; see [WithCallObserver].
 func WithObserver(observe func(ctx context.Context, a Attempt)) Option {
 	return func(s *settings) error {
 		if observe == nil {
@@ -260,13 +260,13 @@ func WithObserver(observe func(ctx context.Context, a Attempt)) Option {
 	}
 }
 
-// WithCallObserver makes the client call observe at the end of each call, such as for metrics of calls.
-// The default is none. observe is also called for a call that ended before its first attempt, such as
-// by an error of the key source. It is not called for invalid arguments, which cause no call, and for
-// methods that return an [*UnimplementedError].
+// WithCallObserver makes the client call observe at the end of each call, such as for metrics of calls. The
+// default is none. observe is also called for a call that ended before its first attempt, such as by an error
+// of the key source. It is not called for invalid arguments, which cause no call, and for methods that return
+// an [*UnimplementedError].
 //
-// observe is called in the goroutine of the call, with its context, before the call returns. Calls may
-// run at the same time, so observe must be safe for concurrent use.
+// observe is called in the goroutine of the call, with its context, before the call returns. Calls may run at
+// the same time, so observe must be safe for concurrent use.
 func WithCallObserver(observe func(ctx context.Context, r CallResult)) Option {
 	return func(s *settings) error {
 		if observe == nil {

@@ -11,9 +11,9 @@ const DefaultPageSize = 20
 
 // A Page is one page of a list (docs/interface.md#page).
 //
-// If some records of a response cannot be decoded, the methods of [Client] and Call[Page[T]] return
-// the page with the other records, and also a [*DecodeError] that names up to three of the records
-// that are left out. If no record can be decoded, List is empty.
+// If some records of a response cannot be decoded, the methods of [Client] and Call[Page[T]] return the page
+// with the other records, and also a [*DecodeError] that names up to three of the records that are left out.
+// If no record can be decoded, List is empty.
 type Page[T any] struct {
 	// PageNum is the number of this page.
 	PageNum int `json:"pageNum"`
@@ -23,11 +23,11 @@ type Page[T any] struct {
 	Total int64 `json:"total"`
 	// Pages is the number of pages of the whole list.
 	Pages int `json:"pages"`
-	// List holds the records of this page. It is not nil on a page that a method of [Client] or
-	// Call[Page[T]] returns.
+	// List holds the records of this page. It is not nil on a page that a method of [Client] or Call[Page[T]]
+	// returns.
 	List []T `json:"list"`
-	// Omitted holds the records that the response has and List lacks, since they cannot be decoded.
-	// It is usually empty.
+	// Omitted holds the records that the response has and List lacks, since they cannot be decoded. It is
+	// usually empty.
 	Omitted []OmittedRecord `json:"-"`
 }
 
@@ -39,21 +39,21 @@ type OmittedRecord struct {
 	ID int64
 	// JSON is the unchanged record. It may contain secrets, so Format and encoding/json omit it.
 	JSON json.RawMessage `json:"-"`
-	// Err says why the record cannot be decoded, without quoting it. It names the member, and wraps
-	// the error of the decoder, if the decoder failed.
+	// Err says why the record cannot be decoded, without quoting it. It names the member, and wraps the error
+	// of the decoder, if the decoder failed.
 	Err error `json:"-"`
 }
 
 // Format writes the text of Err, which begins with the index and the id.
 func (r OmittedRecord) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, r.Err) }
 
-// A PageRequest requests one page of a list. The methods of Client replace a field that is 0 with
-// its default.
+// A PageRequest requests one page of a list. The methods of Client replace a field that is 0 with its
+// default.
 type PageRequest struct {
 	// Current is the page number. 0 means page 1.
 	Current int `json:"current"`
-	// PageSize is the number of records per page. 0 means [DefaultPageSize]. The API document
-	// specifies no maximum.
+	// PageSize is the number of records per page. 0 means [DefaultPageSize]. The API document specifies no
+	// maximum.
 	PageSize int `json:"pageSize"`
 }
 

@@ -17,38 +17,37 @@ import (
 
 // A Request describes a [Call].
 //
-// net/http may send a request twice, even with MaxAttempts 1: for example a GET if a reused
-// connection closes before the first byte of the response, or any request after the HTTP/2 error
-// PROTOCOL_ERROR. docs/reliability.md lists the cases.
+// net/http may send a request twice, even with MaxAttempts 1: for example a GET if a reused connection closes
+// before the first byte of the response, or any request after the HTTP/2 error PROTOCOL_ERROR.
+// docs/reliability.md lists the cases.
 type Request struct {
-	// Name is the operation in errors, logs and metrics, such as "TemplateList"; see
-	// [OperationFromContext]. The default is "Call". It should be a constant: metrics have a series
-	// for each name.
+	// Name is the operation in errors, logs and metrics, such as "TemplateList"; see [OperationFromContext].
+	// The default is "Call". It should be a constant: metrics have a series for each name.
 	Name string
 	// Method is the HTTP method. It must not be HEAD, whose response has no envelope.
 	Method string
-	// Path is added to the base URL. It begins with one slash and contains no query, no fragment,
-	// no invalid escape, and no control character, "." segment or ".." segment, even escaped.
-	// Escapes such as %2F are sent unchanged.
+	// Path is added to the base URL. It begins with one slash and contains no query, no fragment, no invalid
+	// escape, and no control character, "." segment or ".." segment, even escaped. Escapes such as %2F are
+	// sent unchanged.
 	Path string
-	// Query is a struct with url tags as go-querystring defines them, a pointer to such a struct,
-	// or [url.Values]. If nil, there is no query. A field of type [Secret] sends its value. A path,
-	// a query or a body that contains "[redacted]" is an error, since that is how a Secret prints.
+	// Query is a struct with url tags as go-querystring defines them, a pointer to such a struct, or
+	// [url.Values]. If nil, there is no query. A field of type [Secret] sends its value. A path, a query or a
+	// body that contains "[redacted]" is an error, since that is how a Secret prints.
 	Query any
-	// Body is encoded with [json.Marshal]. If nil, there is no body. It must be nil for a GET. To
-	// send JSON, use a [json.RawMessage], which is compacted; a []byte or a plain [io.Reader] is an
-	// error. Use string(s) to send the value of a Secret.
+	// Body is encoded with [json.Marshal]. If nil, there is no body. It must be nil for a GET. To send JSON,
+	// use a [json.RawMessage], which is compacted; a []byte or a plain [io.Reader] is an error. Use string(s)
+	// to send the value of a Secret.
 	Body any
-	// Idempotent states that sending the request twice has the same effect as sending it once, so that
-	// the call may be retried according to the [RetryPolicy]. Otherwise, it is retried only if dialing
-	// the service or a proxy failed, so that the request was not sent. In a rare case, it was: a reused
-	// HTTP/2 connection was reset, and dialing another one failed. Any request whose key was rejected is
-	// sent once more if the source has another key.
+	// Idempotent states that sending the request twice has the same effect as sending it once, so that the
+	// call may be retried according to the [RetryPolicy]. Otherwise, it is retried only if dialing the
+	// service or a proxy failed, so that the request was not sent. In a rare case, it was: a reused HTTP/2
+	// connection was reset, and dialing another one failed. Any request whose key was rejected is sent once
+	// more if the source has another key.
 	Idempotent bool
 }
 
-// check returns an error if the method, the path or the type of the body is invalid. The error
-// quotes nothing of the request, which may contain a secret.
+// check returns an error if the method, the path or the type of the body is invalid. The error quotes nothing
+// of the request, which may contain a secret.
 func (r Request) check() error {
 	_, err := http.NewRequestWithContext(context.Background(), r.Method, "/", nil)
 	switch {
@@ -79,14 +78,13 @@ func isRaw(body any) bool {
 	return (isBytes || isReader) && !encodesItself
 }
 
-// Call sends a request for which [Client] has no method, with the access key, to the host of the
-// base URL. It returns the same errors as the methods of Client. With a [Page], it may also return the
-// page and an error.
+// Call sends a request for which [Client] has no method, with the access key, to the host of the base URL. It
+// returns the same errors as the methods of Client. With a [Page], it may also return the page and an error.
 //
 // T is the type of Data in the [Envelope] of the response, such as a struct, a slice, a [Page] or
-// [json.RawMessage]. If the data is missing or null, Call returns the zero T; but with a [Page], or
-// a pointer to one, data that is not a page is a [*DecodeError]. So is an object without an id and
-// without any value, if T is a record of this package. With T struct{}, the data is ignored.
+// [json.RawMessage]. If the data is missing or null, Call returns the zero T; but with a [Page], or a pointer
+// to one, data that is not a page is a [*DecodeError]. So is an object without an id and without any value,
+// if T is a record of this package. With T struct{}, the data is ignored.
 func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 	var zero T
 	if err := r.check(); err != nil {
@@ -111,17 +109,16 @@ func Call[T any](ctx context.Context, c *Client, r Request) (T, error) {
 	return *data, err
 }
 
-// read calls an operation that reads a record or a page: it is idempotent, and its successes have
-// data. T is a type of this package.
+// read calls an operation that reads a record or a page: it is idempotent, and its successes have data. T is
+// a type of this package.
 func read[T any](ctx context.Context, c *Client, op Operation, query, body any) (*T, error) {
 	spec := op.spec(query, body)
 	spec.Idempotent = true
 	return do[T](ctx, c, spec, true)
 }
 
-// do makes a call. If no data is required, the result may be nil. To ignore the data, use
-// json.RawMessage as T, which accepts any data. If records of a page are left out, do returns the
-// page and an error.
+// do makes a call. If no data is required, the result may be nil. To ignore the data, use json.RawMessage as
+// T, which accepts any data. If records of a page are left out, do returns the page and an error.
 func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool) (*T, error) {
 	if c == nil || c.caller == nil {
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", spec.Operation)

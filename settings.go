@@ -83,8 +83,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// parseBaseURL parses raw and drops trailing slashes. Its errors do not quote raw, which may
-// contain a password or, if the arguments were swapped, the access key.
+// parseBaseURL parses raw and drops trailing slashes. Its errors do not quote raw, which may contain a
+// password or, if the arguments were swapped, the access key.
 func parseBaseURL(raw string) (*url.URL, error) {
 	scheme, rest, hasScheme := strings.Cut(raw, "://")
 	isHTTP := strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")

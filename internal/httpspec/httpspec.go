@@ -1,5 +1,5 @@
-// Package httpspec has details of HTTP that other packages share: paths, header values, statuses
-// and Retry-After. It knows neither requests nor responses.
+// Package httpspec has details of HTTP that other packages share: paths, header values, statuses and
+// Retry-After. It knows neither requests nor responses.
 package httpspec
 
 import (
@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckPath returns an error for a path that has an invalid escape or a control character, or that
-// a server or proxy may resolve to another directory or host. It decodes escapes once.
+// CheckPath returns an error for a path that has an invalid escape or a control character, or that a server
+// or proxy may resolve to another directory or host. It decodes escapes once.
 func CheckPath(path string) error {
 	decoded, err := url.PathUnescape(path)
 	switch {
@@ -32,8 +32,8 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// Some servers also split segments at a backslash, and cut them at a semicolon or at an escaped
-// question mark or number sign.
+// Some servers also split segments at a backslash, and cut them at a semicolon or at an escaped question mark
+// or number sign.
 var (
 	hostPrefix = regexp.MustCompile(`^[/\\]{2}`)
 	dotSegment = regexp.MustCompile(`(^|[/\\])\.\.?([/\\;?#]|$)`)

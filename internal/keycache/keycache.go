@@ -1,9 +1,9 @@
-// Package keycache caches one access key for concurrent callers. It knows neither requests nor where
-// keys come from.
+// Package keycache caches one access key for concurrent callers. It knows neither requests nor where keys
+// come from.
 //
-// The cache fetches a key if it has none that is valid, and after a caller has reported the key as
-// rejected, but then at most once in each MinInterval. The key that fetch returns is valid, even if it
-// is the same one; if fetch fails, the old key stays in use until it expires.
+// The cache fetches a key if it has none that is valid, and after a caller has reported the key as rejected,
+// but then at most once in each MinInterval. The key that fetch returns is valid, even if it is the same one;
+// if fetch fails, the old key stays in use until it expires.
 package keycache
 
 import (
@@ -37,9 +37,9 @@ type Cache struct {
 	*state // guarded by mu
 }
 
-// A state is a separate struct, behind a pointer, so that fmt cannot print the keys of a Cache in
-// an unexported field: with a verb such as %s, it prints the struct that a pointer in the field
-// points to, but a pointer in that struct as an address.
+// A state is a separate struct, behind a pointer, so that fmt cannot print the keys of a Cache in an
+// unexported field: with a verb such as %s, it prints the struct that a pointer in the field points to, but a
+// pointer in that struct as an address.
 type state struct {
 	key          string        // empty: none
 	expires      time.Time     // without a monotonic clock, which stops while the machine sleeps; zero: never
@@ -48,8 +48,8 @@ type state struct {
 	current      *pendingFetch // that has not returned, and that Set has not replaced; nil: none
 }
 
-// renewalPause is the minimum time from a fetch to the next renewal of a valid key. Without it,
-// each call would begin a renewal while fetch fails.
+// renewalPause is the minimum time from a fetch to the next renewal of a valid key. Without it, each call
+// would begin a renewal while fetch fails.
 const renewalPause = time.Second
 
 // New returns a cache without a key.
@@ -160,9 +160,9 @@ func (c *Cache) getDuring(f *pendingFetch, isRejected bool) (string, *pendingFet
 	return c.key, nil
 }
 
-// start starts a call of fetch in the background. Its context does not end with the caller's, since
-// other callers wait for it, too. Until it returns, or Set is called, no other one starts: a fetch that
-// ignores its context would leave a goroutine each time.
+// start starts a call of fetch in the background. Its context does not end with the caller's, since other
+// callers wait for it, too. Until it returns, or Set is called, no other one starts: a fetch that ignores its
+// context would leave a goroutine each time.
 func (c *Cache) start(ctx context.Context, replaced string) *pendingFetch {
 	ctx = context.WithValue(context.WithoutCancel(ctx), fetchOf{c}, true)
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -222,8 +222,8 @@ func (c *Cache) store(f *pendingFetch, key string, expires time.Time, err error)
 	}
 }
 
-// end ends f once: its timeout, its result and Set race. It reports an error, and returns the outcome to
-// the callers that wait for f.
+// end ends f once: its timeout, its result and Set race. It reports an error, and returns the outcome to the
+// callers that wait for f.
 func (c *Cache) end(f *pendingFetch, key string, err error) {
 	if !f.hasEnded.CompareAndSwap(false, true) {
 		return

@@ -1,17 +1,17 @@
-// Package paging decides which page of a list to request next, while the list changes. It knows
-// neither requests nor the types of records.
+// Package paging decides which page of a list to request next, while the list changes. It knows neither
+// requests nor the types of records.
 //
 // Package follow has no cursor: it reads a list from the newest record inward until it finds known records,
 // and not from the first page to the last.
 package paging
 
-// This file computes, from the numbers of each response, which page to request next and when to
-// stop. It sees no record.
+// This file computes, from the numbers of each response, which page to request next and when to stop. It sees
+// no record.
 //
-// Page n holds the records at the offsets from (n-1)·S up to, but not including, n·S, where S is the
-// page size. The list changes between responses, so its records move to other offsets. An offset is
-// covered if the record that is there now has come, or was inserted after its page was read. This
-// assumes that the service keeps the order of the records.
+// Page n holds the records at the offsets from (n-1)·S up to, but not including, n·S, where S is the page
+// size. The list changes between responses, so its records move to other offsets. An offset is covered if the
+// record that is there now has come, or was inserted after its page was read. This assumes that the service
+// keeps the order of the records.
 //
 // # Rules
 //
@@ -29,23 +29,22 @@ package paging
 //     an error: the numbers of the service contradict each other, or the list changes too fast. After
 //     2·L other pages, the pass ends.
 //
-// Without ids, the iteration does not step back, requests no page behind the promised ones, and
-// makes one pass.
+// Without ids, the iteration does not step back, requests no page behind the promised ones, and makes one
+// pass.
 //
 // # Example: a deletion
 //
-// 100 records are read in pages of 20. After page 1, the offsets below 20 are covered. Then 5 of these
-// 20 records are deleted. Page 2 arrives with the total 95, so only the offsets below 15 are still
-// covered: 5 records have moved from page 2 to page 1. Page 1 is requested again, and has them. Page 2
-// has come already, so page 3 follows.
+// 100 records are read in pages of 20. After page 1, the offsets below 20 are covered. Then 5 of these 20
+// records are deleted. Page 2 arrives with the total 95, so only the offsets below 15 are still covered: 5
+// records have moved from page 2 to page 1. Page 1 is requested again, and has them. Page 2 has come already,
+// so page 3 follows.
 //
 // # Example: ties
 //
-// 40 records have the same time, by which the service sorts them. Page 1 has the records 1 to 20. For
-// page 2, the database orders the ties differently, and returns the records 20 to 39. Record 20 came
-// before, so 39 of 40 records have come. Page 2 is full, so page 3 is requested, and is empty. A second
-// pass requests pages of 10 records, in which the ties are at other places. It finds record 40, or ends
-// with an error.
+// 40 records have the same time, by which the service sorts them. Page 1 has the records 1 to 20. For page 2,
+// the database orders the ties differently, and returns the records 20 to 39. Record 20 came before, so 39 of
+// 40 records have come. Page 2 is full, so page 3 is requested, and is empty. A second pass requests pages of
+// 10 records, in which the ties are at other places. It finds record 40, or ends with an error.
 
 // A cursor is the state of an iteration.
 type cursor struct {
@@ -98,12 +97,12 @@ type pageInfo struct {
 	withoutID                       int64 // left out, without an id
 }
 
-// hasOnlyUnknown reports whether the page has records, all of them left out without an id: they may be
-// new or not.
+// hasOnlyUnknown reports whether the page has records, all of them left out without an id: they may be new or
+// not.
 func (p pageInfo) hasOnlyUnknown() bool { return p.records > 0 && p.withoutID == p.records }
 
-// Numbers above these limits count as the limit, so that no sum overflows. On 32-bit systems,
-// maxPages+1 is still an int.
+// Numbers above these limits count as the limit, so that no sum overflows. On 32-bit systems, maxPages+1 is
+// still an int.
 const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 
 // unknown is a number that no response reports. A reported 0 counts as unknown, since it is also the value of
@@ -133,9 +132,9 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	return next
 }
 
-// updateSize takes the length of a page. If the first page has all reported records, or if none are
-// reported, it may be the short last page: then S is the page size that was requested and reported.
-// Otherwise, a short first page shows that the service caps the page size.
+// updateSize takes the length of a page. If the first page has all reported records, or if none are reported,
+// it may be the short last page: then S is the page size that was requested and reported. Otherwise, a short
+// first page shows that the service caps the page size.
 func (cur *cursor) updateSize(p pageInfo) {
 	nominal := min(cur.requested, maxPages) // so that no offset overflows
 	if p.pageSize > 0 {
@@ -212,8 +211,8 @@ func (cur *cursor) isCredible(p pageInfo) bool {
 	if p.records == 0 || includesPage {
 		return true
 	}
-	// The list ends before this page. It may have become shorter, so that the service responded with records of
-	// an earlier page.
+	// The list ends before this page. It may have become shorter, so that the service responded with records
+	// of an earlier page.
 	hasOldRecords := p.newRecords+p.withoutID < p.records
 	isEarlierPage := 1 < p.pageNum && p.pageNum < p.number
 	return hasOldRecords || isEarlierPage
@@ -258,15 +257,15 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 	return next > promised && !goesOn
 }
 
-// hasFoundAll reports whether the second pass has found the missing records. Decreases of the total do
-// not count here: a record that came may have been deleted since.
+// hasFoundAll reports whether the second pass has found the missing records. Decreases of the total do not
+// count here: a record that came may have been deleted since.
 func (cur *cursor) hasFoundAll() bool {
 	hasAll := cur.came.records() >= max(cur.expected, cur.total)
 	return cur.isSecond && !cur.limit.isHit && hasAll
 }
 
-// missing returns how many records are missing. If only the number of pages is known, the last page
-// may have a single record.
+// missing returns how many records are missing. If only the number of pages is known, the last page may have
+// a single record.
 func (cur *cursor) missing() int64 {
 	expected := cur.expected
 	if !cur.hasTotal {
@@ -278,14 +277,14 @@ func (cur *cursor) missing() int64 {
 // isIncomplete reports whether records are missing, or may be.
 func (cur *cursor) isIncomplete() bool { return cur.limit.isHit || cur.missing() > 0 }
 
-// mayHideMissing reports whether an inserted record may hide a missing one: a page repeated a record,
-// and the list is longer now.
+// mayHideMissing reports whether an inserted record may hide a missing one: a page repeated a record, and the
+// list is longer now.
 func (cur *cursor) mayHideMissing() bool {
 	return cur.hasTotal && cur.came.firstShort > 0 && cur.came.records() < cur.total
 }
 
-// endPass returns the first page of the second pass, if there is one, or end. The second pass keeps
-// the knowledge about the records and the service.
+// endPass returns the first page of the second pass, if there is one, or end. The second pass keeps the
+// knowledge about the records and the service.
 func (cur *cursor) endPass() int64 {
 	needsSecond := cur.isIncomplete() || cur.mayHideMissing()
 	if cur.isSecond || !cur.hasIDs || !needsSecond {

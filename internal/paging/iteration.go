@@ -26,8 +26,8 @@ type Iteration[T, O any] struct {
 // maxProblems limits the errors of pages that an iteration keeps.
 const maxProblems = 10
 
-// New returns an iteration that prefetches up to a number of pages. pageSize is positive, and
-// prefetch is not negative.
+// New returns an iteration that prefetches up to a number of pages. pageSize is positive, and prefetch is not
+// negative.
 func New[T, O any](source Source[T, O], pageSize, prefetch int) *Iteration[T, O] {
 	return &Iteration[T, O]{
 		source:   source,
@@ -50,9 +50,9 @@ func (it *Iteration[T, O]) NextPage() int64 { return it.nextPage }
 // Came returns the number of records that Next has returned, plus the records that were left out.
 func (it *Iteration[T, O]) Came() int64 { return it.cursor.came.records() }
 
-// Err returns, after the last page, an error about undelivered records, or nil: the errors that
-// came with pages and, if records are missing, one that wraps inconsistentList. Before the last
-// page, it returns the former.
+// Err returns, after the last page, an error about undelivered records, or nil: the errors that came with
+// pages and, if records are missing, one that wraps inconsistentList. Before the last page, it returns the
+// former.
 func (it *Iteration[T, O]) Err(inconsistentList error) error {
 	problems := slices.Clone(it.problems)
 	if it.cursor.isIncomplete() && !it.More() {
@@ -76,8 +76,8 @@ func (it *Iteration[T, O]) missingErr(inconsistentList error) error {
 	return AtPage(it.cursor.came.firstShort, err)
 }
 
-// Next requests a page and returns it. With ids, the page keeps only records that no earlier page
-// had. After an error, Next requests the same page again.
+// Next requests a page and returns it. With ids, the page keeps only records that no earlier page had. After
+// an error, Next requests the same page again.
 func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	number := it.nextPage
 	page, err := it.fetchNext(ctx)
@@ -98,9 +98,8 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	return page, nil
 }
 
-// fetchNext returns the response for the next page. If the service rejects a smaller page size, it
-// requests the page with the old one. If the page does not exist, and may be the last one, it returns an
-// empty page.
+// fetchNext returns the response for the next page. If the service rejects a smaller page size, it requests
+// the page with the old one. If the page does not exist, and may be the last one, it returns an empty page.
 func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], error) {
 	page, err := it.response(ctx)
 	if page == nil && it.isSmallerSizeRejected(err) {
@@ -115,8 +114,8 @@ func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], erro
 	return page, err
 }
 
-// isSmallerSizeRejected reports whether err is an error response to the first request of the second
-// pass, whose page size is smaller: a service may accept only certain page sizes.
+// isSmallerSizeRejected reports whether err is an error response to the first request of the second pass,
+// whose page size is smaller: a service may accept only certain page sizes.
 func (it *Iteration[T, O]) isSmallerSizeRejected(err error) bool {
 	isFirstRequest := it.cursor.isSecond && it.cursor.size == 0
 	isSmaller := it.cursor.requested < int64(it.pageSize)
@@ -160,8 +159,8 @@ func (it *Iteration[T, O]) advance(page *Response[T, O]) *Response[T, O] {
 	return page
 }
 
-// newRecords returns the records that have not been seen, and remembers their ids. It returns list
-// itself if all records are new.
+// newRecords returns the records that have not been seen, and remembers their ids. It returns list itself if
+// all records are new.
 func (it *Iteration[T, O]) newRecords(list []T) []T {
 	firstOld := 0
 	for firstOld < len(list) && it.seen.Add(it.source.ID(list[firstOld])) {

@@ -11,8 +11,8 @@ import (
 	"example.com/msgpush/internal/httpspec"
 )
 
-// A Response has the fields of a msgpush.Page, so that pointers convert without a copy. O is the type
-// of the records that are left out.
+// A Response has the fields of a msgpush.Page, so that pointers convert without a copy. O is the type of the
+// records that are left out.
 type Response[T, O any] struct {
 	PageNum  int
 	PageSize int
@@ -44,14 +44,14 @@ type Source[T, O any] struct {
 	OmittedID func(O) int64
 	// IsErrorResponse reports whether an error of Fetch is a response of the service.
 	IsErrorResponse func(error) bool
-	// IsNoSuchPage reports whether an error of Fetch may mean that the page does not exist. For the
-	// last page by the total, or a page behind it, such an error stands for an empty page: the last page
-	// may just have vanished. If records are missing, it is part of the error of the iteration.
+	// IsNoSuchPage reports whether an error of Fetch may mean that the page does not exist. For the last page
+	// by the total, or a page behind it, such an error stands for an empty page: the last page may just have
+	// vanished. If records are missing, it is part of the error of the iteration.
 	IsNoSuchPage func(error) bool
 }
 
-// Page calls Fetch, and makes sure that there is a page or an error. A page without numbers and
-// records that comes with an error is the zero value of a Fetch that has failed.
+// Page calls Fetch, and makes sure that there is a page or an error. A page without numbers and records that
+// comes with an error is the zero value of a Fetch that has failed.
 func (s Source[T, O]) Page(ctx context.Context, number int64, size int) (*Response[T, O], error) {
 	page, err := s.Fetch(ctx, int(number), size)
 	if page == nil && err == nil {
@@ -64,8 +64,8 @@ func (s Source[T, O]) Page(ctx context.Context, number int64, size int) (*Respon
 }
 
 // MayMeanNoSuchPage reports whether an error response with an HTTP status and a code may mean that a page
-// does not exist. With HTTP 200, every error code may. hasOtherMeaning means that the key was rejected, or that
-// a retry may succeed.
+// does not exist. With HTTP 200, every error code may. hasOtherMeaning means that the key was rejected, or
+// that a retry may succeed.
 func MayMeanNoSuchPage(status, code int, hasOtherMeaning bool) bool {
 	if hasOtherMeaning {
 		return false

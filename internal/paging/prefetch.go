@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// A pendingPage is a prefetched page. total was the latest total at its request. page, err and
-// panicked are set when done is closed.
+// A pendingPage is a prefetched page. total was the latest total at its request. page, err and panicked are
+// set when done is closed.
 type pendingPage[T, O any] struct {
 	total  int64
 	cancel context.CancelFunc
@@ -44,10 +44,10 @@ func (p *panicError) Unwrap() error {
 	return err
 }
 
-// response returns the response for the next page, which may have been prefetched. A prefetched
-// response is outdated if its total is below the latest total, but not below the total when it was
-// requested: then it is older than the latest response, and would cause a step back. For example,
-// it was requested at the total 40 and reports 41, and the latest response reports 42.
+// response returns the response for the next page, which may have been prefetched. A prefetched response is
+// outdated if its total is below the latest total, but not below the total when it was requested: then it is
+// older than the latest response, and would cause a step back. For example, it was requested at the total 40
+// and reports 41, and the latest response reports 42.
 func (it *Iteration[T, O]) response(ctx context.Context) (*Response[T, O], error) {
 	size := int(it.cursor.requested)
 	if len(it.pending) == 0 {
@@ -109,8 +109,8 @@ func (it *Iteration[T, O]) begin(ctx context.Context, number int64) *pendingPage
 	return p
 }
 
-// Close cancels all prefetches and waits for them, even if one of them panicked, and re-raises the
-// panic of the first such page.
+// Close cancels all prefetches and waits for them, even if one of them panicked, and re-raises the panic of
+// the first such page.
 func (it *Iteration[T, O]) Close() {
 	for _, p := range it.pending {
 		p.cancel()

@@ -21,13 +21,12 @@ const Placeholder = "[redacted]"
 // MaxText is the number of bytes of a text that Text reads.
 const MaxText = 64 << 10
 
-// minKey is the length in bytes of the shortest key that is redacted: a shorter one would match
-// parts of words.
+// minKey is the length in bytes of the shortest key that is redacted: a shorter one would match parts of
+// words.
 const minKey = 6
 
-// Keys are access keys to redact. Texts must be redacted before [Shorten] changes them, which could
-// leave a part of a key. The zero value has no keys. A copy may be changed independently of the
-// original.
+// Keys are access keys to redact. Texts must be redacted before [Shorten] changes them, which could leave a
+// part of a key. The zero value has no keys. A copy may be changed independently of the original.
 type Keys struct {
 	keys  []string
 	forms []string // of keys, the longest first, since a form may contain another; nil: none, or not made yet
@@ -59,8 +58,8 @@ func (k *Keys) Prepare() {
 	k.forms = slices.Compact(k.forms)
 }
 
-// formsOf returns the forms in which a key comes back: unchanged, in a JSON string, in a Go string, and
-// in a URL.
+// formsOf returns the forms in which a key comes back: unchanged, in a JSON string, in a Go string, and in a
+// URL.
 func formsOf(key string) []string {
 	var encoded bytes.Buffer
 	encoder := json.NewEncoder(&encoded)
@@ -95,8 +94,8 @@ var (
 	ofPHP  = strings.NewReplacer("/", `\/`)
 )
 
-// Text returns the first MaxText bytes of a text, redacted. If it cuts the text, it also drops the
-// last bytes, which may be part of a key.
+// Text returns the first MaxText bytes of a text, redacted. If it cuts the text, it also drops the last
+// bytes, which may be part of a key.
 func (k *Keys) Text(foreign string) string {
 	if len(foreign) <= MaxText {
 		return k.replace(foreign)
@@ -117,9 +116,9 @@ func (k *Keys) replace(text string) string {
 	return text
 }
 
-// JSON returns raw, which is valid JSON or nil, with the keys redacted in its names, strings and
-// numbers. These are decoded first, since encoders escape different characters. It returns raw itself
-// if nothing changes.
+// JSON returns raw, which is valid JSON or nil, with the keys redacted in its names, strings and numbers.
+// These are decoded first, since encoders escape different characters. It returns raw itself if nothing
+// changes.
 func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
 	if raw == nil {
 		return nil
@@ -136,8 +135,8 @@ func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
 	return encoded
 }
 
-// replaceIn returns a decoded value with the keys redacted, and reports whether that changed it. Of
-// members whose names become equal, it keeps one.
+// replaceIn returns a decoded value with the keys redacted, and reports whether that changed it. Of members
+// whose names become equal, it keeps one.
 func (k *Keys) replaceIn(value any) (any, bool) {
 	switch v := value.(type) {
 	case string:
