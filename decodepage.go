@@ -33,7 +33,8 @@ func isPage[T any]() bool {
 	return isAnyPage && t.PkgPath() == reflect.TypeFor[OmittedRecord]().PkgPath()
 }
 
-// pageOf returns the page that data, a *Page or a **Page, points to. It sets a nil pointer to a new page.
+// pageOf returns the page that data, a *Page or a **Page, points to. It sets a nil pointer to a new page. It
+// needs reflection, since a defined type of a pointer to a page has no methods.
 func pageOf(data any) anyPage {
 	v := reflect.ValueOf(data).Elem()
 	if v.Kind() == reflect.Pointer {
