@@ -50,6 +50,20 @@ func TestWaitIsClippedToTheDeadline(t *testing.T) {
 	})
 }
 
+func TestRequestedWaitOfAnyLengthDoesNotOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, _ := newStep(t)
+		c.Retry.MinWait, c.Retry.MaxWait = 5*time.Second, math.MaxInt64
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		s.Context, s.attempts = ctx, 1
+		for _, requested := range []time.Duration{0, 2 * time.Second, math.MaxInt64 - 1, math.MaxInt64} {
+			wait, ok := c.drawWait(s, requested)
+			assert.False(t, ok, "%v + %v", requested, wait)
+		}
+	})
+}
+
 func TestReplacedKeyMakesTheNextWaitNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, _ := newStep(t)

@@ -33,11 +33,12 @@ func (c *Caller) drawWait(s *state, requested time.Duration) (wait time.Duration
 	if deadline, hasDeadline := s.call.Deadline(); hasDeadline {
 		left = max(0, time.Until(deadline))
 	}
-	room := left - requested - shortest
-	if room <= 0 {
+	room := left - requested // cannot overflow, since neither is negative
+	if room <= shortest {
 		return 0, false
 	}
-	return requested + shortest + rand.N(min(longest-shortest, room/2)+1), true
+	spread := min(longest-shortest, (room-shortest)/2)
+	return requested + shortest + rand.N(spread+1), true
 }
 
 // waitBounds returns the bounds of the random wait after a number of attempts. The shortest wait begins
