@@ -9,18 +9,18 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// A callContext is the context of a call with its timeout. A limiter, a key source and an observer get it, and
-// may keep it.
+// A callContext is the context of a call with its timeout. It ends with the call. A limiter, a key source and an
+// observer get it, and may keep it.
 //
 // Most calls never wait for an access key or a rate limiter, and the timeout of an attempt ends with the
-// call. So a callContext has a timer only after something has called Done.
+// call. So a callContext makes a context that can end, with a timer, only when something needs it.
 type callContext struct {
 	context.Context           // the state of the call, which ends with the context of the caller
 	deadline        time.Time // zero: none, or the deadline of the caller is earlier
 	timeoutErr      error     // that ends the call at the deadline
 
 	mu       sync.Mutex
-	timed    context.Context // with the timer; nil: not needed so far
+	derived  context.Context // nil: not needed so far
 	cancel   context.CancelFunc
 	hasEnded bool
 }
@@ -41,7 +41,7 @@ func (c *callContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hasEnded = true
-	if c.cancel != nil {
+	if c.derived != nil {
 		c.cancel()
 	}
 }
@@ -54,42 +54,45 @@ func (c *callContext) Deadline() (time.Time, bool) {
 	return c.Context.Deadline()
 }
 
-// Done returns the channel of the context with the timer, which it makes if there is none.
+// Done returns the channel of the derived context.
 func (c *callContext) Done() <-chan struct{} {
-	if !c.hasTimeout() {
-		return c.Context.Done()
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.timed == nil {
-		c.timed, c.cancel = context.WithDeadlineCause(c.Context, c.deadline, c.timeoutErr)
+	return c.derive().Done()
+}
+
+// Err returns the error of the derived context.
+func (c *callContext) Err() error { return c.current().Err() }
+
+// Value returns a value of the derived context. Package context finds that context by a value.
+func (c *callContext) Value(key any) any { return c.current().Value(key) }
+
+// current returns the derived context. As long as nothing has called Done and the call has not ended, it
+// returns the state of the call instead, which needs no timer.
+func (c *callContext) current() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isOver := c.hasEnded || c.hasTimeout() && !time.Now().Before(c.deadline)
+	if c.derived == nil && !isOver {
+		return c.Context
+	}
+	return c.derive()
+}
+
+// derive returns the context that ends with the call or at its deadline. The first call makes it.
+func (c *callContext) derive() context.Context {
+	if c.derived != nil {
+		return c.derived
+	}
+	if c.hasTimeout() {
+		c.derived, c.cancel = context.WithDeadlineCause(c.Context, c.deadline, c.timeoutErr)
+	} else {
+		c.derived, c.cancel = context.WithCancel(c.Context)
 	}
 	if c.hasEnded {
 		c.cancel()
 	}
-	return c.timed.Done()
-}
-
-// Err returns the error of the context with the timer. After the deadline, it makes that context: a limiter
-// may call only Err.
-func (c *callContext) Err() error {
-	if c.hasTimeout() && !time.Now().Before(c.deadline) {
-		c.Done()
-	}
-	return c.current().Err()
-}
-
-// Value returns a value of the context with the timer. Package context finds that context by a value.
-func (c *callContext) Value(key any) any { return c.current().Value(key) }
-
-// current returns the context with the timer or, if there is none, the one without.
-func (c *callContext) current() context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timed == nil {
-		return c.Context
-	}
-	return c.timed
+	return c.derived
 }
 
 // Format writes the operation, as the state does.
