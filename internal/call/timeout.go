@@ -5,17 +5,22 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"example.com/msgpush/internal/errs"
 )
 
 // attemptTimeout begins an attempt, and ends it after its timeout, or at the end of the call.
 func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		s := stateOf(req.Context())
+		timeout, timeoutErr := c.timeoutOfAttempt(s)
+		if errs.OfContext(&s.call) != nil { // otherwise, the timeout is positive
+			return nil, contextEnded
+		}
 		s.attempts++
 		s.start = time.Now()
 		s.resp, s.size = nil, 0
 		c.closeIdleAfterTimeout()
-		timeout, timeoutErr := c.timeoutOfAttempt(s)
 		ctx, cancel := withTimeout(req.Context(), timeout, timeoutErr)
 		defer cancel() // the body has been read
 		if ctx != req.Context() {

@@ -75,3 +75,25 @@ func TestErrorAtOnceIsNotReplacedByTimeout(t *testing.T) {
 	_, err := c.attemptTimeout(fail(errCable)).RoundTrip(req) //nolint:bodyclose // there is none
 	assert.Equal(t, errCable, err)
 }
+
+func TestAttemptThatBeginsAfterTheEndOfTheCallIsNotSent(t *testing.T) {
+	for name, end := range map[string]func(*state){
+		"timeout": func(s *state) {
+			s.call.setTimeout(time.Second, timeoutError("timeout %v", time.Second))
+			time.Sleep(time.Second)
+		},
+		"context of the caller": func(s *state) {
+			ctx, cancel := context.WithCancel(s.Context)
+			cancel()
+			s.Context = ctx
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			c, s, req := newStep(t)
+			end(s)
+			_, err := c.attemptTimeout(fail(errors.New("sent"))).RoundTrip(req) //nolint:bodyclose // there is none
+			assert.Equal(t, contextEnded, err)
+			assert.Zero(t, s.attempts)
+		})
+	}
+}

@@ -274,3 +274,21 @@ func TestCallThatIsNotIdempotentIsNotRetriedAfterAResponseHasBegun(t *testing.T)
 	assert.Error(t, err)
 	assert.Len(t, service.Times, 1)
 }
+
+func TestAttemptThatWouldBeginAfterTheTimeoutIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := fixtures.NewScript(fixtures.Status(401), fixtures.Succeed)
+		keys := []string{"first-key", "second-key"}
+		source := msgpush.AccessKeyFunc(func(context.Context, string) (string, error) {
+			return keys[min(1, len(service.Times))], nil
+		})
+		observer := func(context.Context, msgpush.Attempt) { time.Sleep(5 * time.Second) }
+		client := fixtures.NewClientWithKey(t, "", service,
+			msgpush.WithTimeout(3*time.Second), msgpush.WithAccessKeySource(source), msgpush.WithObserver(observer))
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		requestErr := fixtures.OnlyError[*msgpush.RequestError](t, err)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 1, requestErr.Attempts)
+		fixtures.OnlyError[*msgpush.APIError](t, requestErr.Last)
+	})
+}
