@@ -130,11 +130,10 @@ func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool
 	}
 	start := time.Now()
 	result, err := c.caller.Do(ctx, spec)
-	failure, isFailure := err.(*call.Failure) //nolint:errorlint // Do does not wrap it
-	if err != nil && !isFailure {
+	if err != nil {
 		return nil, argumentError(spec.Operation, *result.Keys, err)
 	}
-	err = newError(cmp.Or(failure, result.LeftOut))
+	err = newError(cmp.Or(result.Failure, result.LeftOut))
 	if c.observeCall != nil {
 		c.observeCall(ctx, CallResult{
 			Operation: operationName(spec.Operation, result.Keys),

@@ -67,7 +67,7 @@ func (c *Caller) waitForSlot(s *state) error {
 	return nil
 }
 
-// nextKey sets the key of the next attempt to the key of the source. It returns errSameKey if the
+// nextKey sets the key of the next attempt to the key of the source. It returns sameKey if the
 // source returns the rejected key again.
 func (c *Caller) nextKey(s *state) error {
 	if errs.OfContext(&s.call) != nil {
@@ -83,7 +83,7 @@ func (c *Caller) nextKey(s *state) error {
 		return &stopError{"access key: ", err}
 	}
 	if key == s.rejectedKey {
-		return errSameKey
+		return sameKey
 	}
 	s.key = key
 	return nil

@@ -106,7 +106,7 @@ func TestSourceThatReturnsTheRejectedKeyAgainStopsTheCall(t *testing.T) {
 	c, s, req := newStep(t)
 	s.rejectedKey = "first-key"
 	_, err := c.authorize(fail(errors.New("sent"))).RoundTrip(req) //nolint:bodyclose // there is none
-	assert.Same(t, errSameKey, err)
+	assert.Same(t, sameKey, err)
 }
 
 func TestKeyOfFailingSourceIsRedacted(t *testing.T) {

@@ -105,19 +105,25 @@ type Spec struct {
 	Decode func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error)
 }
 
-// A Result holds the results of a call, without its error.
+// A Result holds the results of a call.
 type Result struct {
 	Attempts int
 	Keys     *redact.Keys // that the call got, for redaction
+	Failure  *Failure     // nil: success
 	LeftOut  *Failure     // the part that is left out of a success; nil: none
 }
 
-// Do makes a call. The error is a [*Failure]. If no HTTP request can be made from the arguments, it is
-// another error, whose text may contain a secret.
+// Do makes a call. An error means that no HTTP request can be made from the arguments. Its text may contain
+// a secret.
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
 	s := newState(ctx, spec, *c.FixedKeys)
 	err := c.do(ctx, s)
-	return Result{s.attempts, &s.keys, s.leftOut}, err
+	return Result{
+		Attempts: s.attempts,
+		Keys:     &s.keys,
+		Failure:  s.final,
+		LeftOut:  s.leftOut,
+	}, err
 }
 
 func (c *Caller) do(ctx context.Context, s *state) error {
@@ -137,13 +143,11 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
-	if err == nil {
-		return nil
+	hasEndedBetweenAttempts := err != nil && s.final == nil // in retryablehttp
+	if hasEndedBetweenAttempts {
+		s.final = s.failureOf(contextEnded)
 	}
-	if failure, ok := err.(*Failure); ok { //nolint:errorlint // of checkRetry, which does not wrap it
-		return failure
-	}
-	return s.failureOf(contextEnded) // it ended between two attempts, in retryablehttp
+	return nil
 }
 
 // CloseIdleConnections closes the idle connections of the transport, if it has that method.

@@ -53,9 +53,6 @@ const (
 	NoResponse                // a *RequestError
 )
 
-// Error returns no details, which would have to be redacted.
-func (*Failure) Error() string { return "the call failed" }
-
 func (f *Failure) remark(text string) { f.Remarks = append(f.Remarks, text) }
 
 func (f *Failure) isErrorEnvelope() bool { return f.IsEnvelope && f.Code != CodeSuccess }

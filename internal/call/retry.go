@@ -26,31 +26,28 @@ type Outcome struct {
 	Wait     time.Duration  // before that attempt
 }
 
-// checkRetry judges an attempt, reports it, and returns whether another attempt follows. If none
-// follows a failure, it returns the *Failure with which the call ends.
+// checkRetry judges an attempt, reports it, and returns whether another attempt follows. If none follows a
+// failure, it sets the final failure of the call. It returns no error.
 func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
 	s := stateOf(ctx)
 	resp, err = unwrapClient(resp, err) //nolint:bodyclose // readBody has read and closed it
-	if stopped := s.stopped(err); stopped != nil {
-		return false, stopped
+	s.final = s.stopped(err)
+	if s.final != nil {
+		return false, nil
 	}
 	failure := c.judge(s, resp, err)
 	duration := time.Since(s.start)
-	var final *Failure
 	s.wait = 0
 	if failure == nil {
 		c.quota.giveBack()
 	} else {
-		final = c.decide(s, failure)
+		s.final = c.decide(s, failure)
 	}
-	c.report(s, failure, final, duration)
-	if final != nil {
-		return false, final
-	}
-	return failure != nil, nil // and not final: an error that holds a nil *Failure is not nil
+	c.report(s, failure, duration)
+	return failure != nil && s.final == nil, nil
 }
 
-func (c *Caller) report(s *state, failure, final *Failure, duration time.Duration) {
+func (c *Caller) report(s *state, failure *Failure, duration time.Duration) {
 	if c.Report == nil {
 		return
 	}
@@ -64,8 +61,8 @@ func (c *Caller) report(s *state, failure, final *Failure, duration time.Duratio
 		Size:     s.size,
 		Failure:  failure,
 		LeftOut:  s.leftOut,
-		Final:    final,
-		Retry:    failure != nil && final == nil,
+		Final:    s.final,
+		Retry:    failure != nil && s.final == nil,
 		Wait:     s.wait,
 	})
 }

@@ -28,6 +28,7 @@ type state struct {
 	last        *Failure      // of the latest attempt, unless it only says that the context has ended
 	wait        time.Duration // before the next attempt
 	retryAt     time.Time     // when it ends
+	final       *Failure      // of the call; nil: it succeeds, or it has not ended
 
 	// The current attempt.
 	start   time.Time      // when the request was handed to the transport
@@ -100,23 +101,25 @@ type stopError struct {
 
 func (e *stopError) Error() string { return e.step + "the call was stopped" }
 
-// contextEnded ends a call whose context has ended.
-var contextEnded = &stopError{}
-
-// errSameKey ends a call whose source returns the rejected key again. The call returns the failure of its
-// latest attempt, which says more.
-var errSameKey = errors.New("the key source returned the rejected key again")
+var (
+	// contextEnded ends a call whose context has ended.
+	contextEnded = &stopError{}
+	// sameKey ends a call whose source returns the rejected key again. The call returns the failure of its
+	// latest attempt, which says more.
+	sameKey = &stopError{}
+)
 
 // stopped returns the final failure of a call that err ends before an attempt, or nil if err does not.
 func (s *state) stopped(err error) *Failure {
-	if err == errSameKey { //nolint:errorlint // not wrapped
-		s.last.remark(err.Error())
+	stop, isStop := errors.AsType[*stopError](err)
+	if !isStop {
+		return nil
+	}
+	if stop == sameKey {
+		s.last.remark("the key source returned the rejected key again")
 		return s.last
 	}
-	if stop, ok := err.(*stopError); ok { //nolint:errorlint // not wrapped
-		return s.failureOf(stop)
-	}
-	return nil
+	return s.failureOf(stop)
 }
 
 // interrupted returns the final failure of a call whose context ended during an attempt with the

@@ -92,7 +92,7 @@ func TestAttemptThatBeginsAfterTheEndOfTheCallIsNotSent(t *testing.T) {
 			c, s, req := newStep(t)
 			end(s)
 			_, err := c.attemptTimeout(fail(errors.New("sent"))).RoundTrip(req) //nolint:bodyclose // there is none
-			assert.Equal(t, contextEnded, err)
+			assert.Same(t, contextEnded, err)
 			assert.Zero(t, s.attempts)
 		})
 	}
