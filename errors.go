@@ -231,11 +231,20 @@ func errorText(operation, summary string, details []string, attempts int, remark
 	return text
 }
 
-// newError returns the error for the caller, or nil for a nil failure.
-func newError(f *call.Failure) error {
-	if f == nil {
+// newError returns the error for the caller: that of a failure or, without one, that of the part that is left
+// out of a success. Both may be nil.
+func newError(f *call.Failure, leftOut *call.LeftOut) error {
+	switch {
+	case f != nil:
+		return failureError(f)
+	case leftOut != nil:
+		return leftOutError(leftOut)
+	default:
 		return nil
 	}
+}
+
+func failureError(f *call.Failure) error {
 	name := operationName(f.Spec.Operation, f.Keys)
 	remarks := f.Keys.Text(strings.Join(remarksOf(f), "; "))
 	switch f.Kind {
@@ -270,9 +279,20 @@ func newError(f *call.Failure) error {
 			Retryable: f.Transient,
 			Attempts:  f.Attempts,
 			Err:       errs.Hide(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
-			Last:      newError(f.Previous),
+			Last:      newError(f.Previous, nil),
 			Remarks:   remarks,
 		}
+	}
+}
+
+func leftOutError(l *call.LeftOut) *DecodeError {
+	return &DecodeError{
+		Operation:  operationName(l.Spec.Operation, l.Keys),
+		HTTPStatus: l.Status,
+		Header:     l.Keys.Header(l.Header),
+		Body:       l.Body,
+		Attempts:   l.Attempts,
+		Err:        errs.Hide(l.Keys.Text(l.Cause.Error()), l.Cause, isOwnError),
 	}
 }
 
@@ -311,11 +331,11 @@ func argumentError(operation string, keys redact.Keys, err error) error {
 // message returns the msg of an error response, or an excerpt if the msg is not a string or the
 // body is not an envelope.
 func message(f *call.Failure) string {
-	if !f.IsEnvelope && json.Valid(f.Body) {
-		return excerpt(string(f.Keys.JSON(f.Body)), f.Keys)
+	if !f.IsEnvelope && json.Valid(f.Excerpt) {
+		return excerpt(string(f.Keys.JSON(f.Excerpt)), f.Keys)
 	}
 	if !f.IsEnvelope {
-		return excerpt(string(f.Body), f.Keys)
+		return excerpt(string(f.Excerpt), f.Keys)
 	}
 	var msg string
 	if json.Unmarshal(f.Msg, &msg) != nil {

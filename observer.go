@@ -69,11 +69,11 @@ func (s *settings) report(ctx context.Context, o call.Outcome) {
 	}
 	a := Attempt{
 		Operation: operationName(o.Spec.Operation, o.Keys),
-		Number:    o.Number,
+		Number:    o.Attempts,
 		Start:     o.Start,
 		Duration:  o.Duration,
 		Bytes:     o.Size,
-		Err:       newError(cmp.Or(o.Final, o.Failure, o.LeftOut)),
+		Err:       newError(cmp.Or(o.Final, o.Failure), o.LeftOut),
 		Retry:     o.Retry,
 		Wait:      o.Wait,
 	}

@@ -107,10 +107,9 @@ type Spec struct {
 
 // A Result holds the results of a call.
 type Result struct {
-	Attempts int
-	Keys     *redact.Keys // that the call got, for redaction
-	Failure  *Failure     // nil: success
-	LeftOut  *Failure     // the part that is left out of a success; nil: none
+	Call
+	Failure *Failure // nil: success
+	LeftOut *LeftOut // of a success; nil: nothing
 }
 
 // Do makes a call. An error means that no HTTP request can be made from the arguments. Its text may contain
@@ -118,12 +117,7 @@ type Result struct {
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
 	s := newState(ctx, spec, *c.FixedKeys)
 	err := c.do(ctx, s)
-	return Result{
-		Attempts: s.attempts,
-		Keys:     &s.keys,
-		Failure:  s.final,
-		LeftOut:  s.leftOut,
-	}, err
+	return Result{s.soFar(), s.final, s.leftOut}, err
 }
 
 func (c *Caller) do(ctx context.Context, s *state) error {

@@ -21,7 +21,10 @@ type errorEnvelope struct {
 func decodeError(body []byte) (env errorEnvelope, err error) {
 	body = bytes.TrimPrefix(body, []byte(ByteOrderMark))
 	err = json.NewDecoder(bytes.NewReader(body)).Decode(&env)
-	return env, err
+	if err != nil {
+		return errorEnvelope{}, err
+	}
+	return env, nil
 }
 
 // code returns the code, which may be a string or a float; see package lenient.

@@ -11,8 +11,9 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// setErrorResponse completes the failure of an error response.
-func (c *Caller) setErrorResponse(f *Failure, b rejectedBody) {
+// errorResponse returns the failure of an error response.
+func (c *Caller) errorResponse(s *state, response Response, b rejectedBody) *Failure {
+	f := &Failure{Kind: ErrorResponse, Call: s.soFar(), Response: response}
 	if b.unreadableErr != nil {
 		f.remark(b.unreadableErr.Error())
 	}
@@ -24,6 +25,7 @@ func (c *Caller) setErrorResponse(f *Failure, b rejectedBody) {
 	}
 	c.setWait(f)
 	c.classify(f)
+	return f
 }
 
 // setEnvelope keeps the members of an error envelope. With code 200, the data may be a mail channel with
@@ -43,7 +45,7 @@ func (f *Failure) quote(body []byte) {
 		return
 	}
 	text := bytes.TrimPrefix(body, []byte(ByteOrderMark))
-	f.Body = bytes.Clone(text[:min(len(text), redact.MaxText+1)])
+	f.Excerpt = bytes.Clone(text[:min(len(text), redact.MaxText+1)])
 }
 
 // classify sets whether an error response rejects the key, or is worth a retry.

@@ -11,17 +11,12 @@ import (
 // A Failure is an attempt, or a call, without success. Its texts may contain secrets: redact them
 // with Keys when they are used.
 type Failure struct {
-	Kind     Kind
-	Spec     *Spec
-	Attempts int          // of the call so far
-	Query    string       // of the request
-	Keys     *redact.Keys // access keys of the call, also later ones
-
+	Kind Kind
+	Call
 	Response
 
-	Base          string        // the base URL, if it may be wrong
 	Step          string        // that failed, the beginning of the error text; may be empty
-	Cause         error         // why the response is incomplete or cannot be decoded, or why a part is left out
+	Cause         error         // why the response is incomplete or cannot be decoded
 	Transient     bool          // another attempt, or the same call later, may succeed
 	NotSent       bool          // for certain, the request was not sent
 	RequestedWait time.Duration // before a retry, in addition to the backoff
@@ -29,18 +24,39 @@ type Failure struct {
 	Previous      *Failure      // the last failure before the call was stopped; may be nil
 }
 
-// A Response is the response to an attempt. It is zero if there was none.
+// A Call describes a call so far.
+type Call struct {
+	Spec     *Spec
+	Query    string       // of the request; may contain secrets
+	Attempts int          // started so far
+	Keys     *redact.Keys // access keys of the call, also later ones; for redaction
+}
+
+// A Response is a response that is not a success. It is zero if there was none.
 type Response struct {
-	Status int
-	Header http.Header
-	// Body is the whole body if Kind is Undecodable, and the beginning of an error response that is no
-	// envelope. Otherwise it is nil.
-	Body         []byte
-	IsEnvelope   bool // the body is an envelope with a code
-	Code         int
-	Msg, RawData json.RawMessage
+	Status     int
+	Header     http.Header
+	Base       string // the base URL, if it may be wrong
+	IsEnvelope bool   // the body is an envelope with a code
+	Code       int
+
+	// Of an undecodable response.
+	Body []byte
+
+	// Of an error response.
+	Excerpt      []byte          // the beginning of a body that is no envelope; nil: not quoted
+	Msg, RawData json.RawMessage // of an envelope
 	KeyRejected  bool
 	RetryAfter   time.Duration // 0 if the header is missing or invalid
+}
+
+// A LeftOut is the part that is left out of a success.
+type LeftOut struct {
+	Call
+	Status int
+	Header http.Header
+	Body   []byte
+	Cause  error // why it is left out
 }
 
 // A Kind determines the error that a call returns.
@@ -55,4 +71,4 @@ const (
 
 func (f *Failure) remark(text string) { f.Remarks = append(f.Remarks, text) }
 
-func (f *Failure) isErrorEnvelope() bool { return f.IsEnvelope && f.Code != CodeSuccess }
+func (r *Response) isErrorEnvelope() bool { return r.IsEnvelope && r.Code != CodeSuccess }

@@ -35,34 +35,34 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 		return c.unsuccessful(s, resp, rejectedBody{bytes: body, decodeErr: err})
 	}
 	if leftOut != nil {
-		s.leftOut = s.newLeftOut(resp, body, leftOut)
+		s.leftOut = &LeftOut{
+			Call:   s.soFar(),
+			Status: resp.StatusCode,
+			Header: resp.Header,
+			Body:   bytes.Clone(body),
+			Cause:  leftOut,
+		}
 	}
 	return nil
 }
 
 const successWithoutData = `{"code":200}`
 
-// newLeftOut describes the part that is left out of a success.
-func (s *state) newLeftOut(resp *http.Response, body []byte, cause error) *Failure {
-	f := s.newFailure(Undecodable)
-	f.Status, f.Header = resp.StatusCode, resp.Header
-	f.IsEnvelope, f.Code = true, CodeSuccess
-	f.Body, f.Cause = bytes.Clone(body), cause
-	return f
-}
-
 // noResponse returns the failure of an attempt without a complete response.
 func (c *Caller) noResponse(s *state, err error) *Failure {
-	f := s.newFailure(NoResponse)
-	f.Step = "the request to " + c.Base.String() + " failed: "
+	step := "the request to " + c.Base.String() + " failed: "
 	if s.resp != nil {
-		f.Step = "reading the response from " + c.Base.String() + ": "
+		step = "reading the response from " + c.Base.String() + ": "
 	}
-	f.Cause = err
-	f.NotSent = s.resp == nil && transport.DialFailed(err)
-	f.Transient = !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err)
-	f.RequestedWait = transport.ProxyRetryAfter(err)
-	return f
+	return &Failure{
+		Kind:          NoResponse,
+		Call:          s.soFar(),
+		Step:          step,
+		Cause:         err,
+		Transient:     !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err),
+		NotSent:       s.resp == nil && transport.DialFailed(err),
+		RequestedWait: transport.ProxyRetryAfter(err),
+	}
 }
 
 // A rejectedBody is the body of a response that is not a success.
@@ -79,52 +79,56 @@ func (b rejectedBody) endsEarly() bool {
 	return errors.Is(b.jsonErr, io.EOF) || errors.Is(b.jsonErr, io.ErrUnexpectedEOF)
 }
 
-// unsuccessful returns the failure of a response that is not a success: an error response, or an undecodable
-// one.
+// unsuccessful returns the failure of a response that is not a success.
 func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Failure {
-	f := s.newFailure(ErrorResponse)
-	f.Status, f.Header = resp.StatusCode, resp.Header
-	if mayComeFromOtherService(f.Status) {
-		f.Base = c.Base.String()
-	}
 	b.env, b.jsonErr = decodeError(b.bytes)
-	if b.jsonErr == nil {
-		f.Code, f.IsEnvelope = b.env.code()
-	} else if err := checkEncoding(resp, f.Keys); err != nil {
-		b.unreadableErr = err
+	encodingErr := checkEncoding(resp, &s.keys)
+	isEncoded := b.jsonErr != nil && encodingErr != nil
+	if isEncoded {
+		b.unreadableErr = encodingErr
 	}
-	if httpspec.IsSuccess(f.Status) && !f.isErrorEnvelope() {
-		f.setUndecodable(b)
-	} else {
-		c.setErrorResponse(f, b)
+	response := Response{Status: resp.StatusCode, Header: resp.Header}
+	response.Code, response.IsEnvelope = b.env.code()
+	if mayComeFromOtherService(response.Status) {
+		response.Base = c.Base.String()
 	}
-	return f
+	if httpspec.IsSuccess(response.Status) && !response.isErrorEnvelope() {
+		return s.undecodable(response, b)
+	}
+	return c.errorResponse(s, response, b)
 }
 
-// setUndecodable completes the failure of a response with HTTP status 2xx that cannot be understood.
-func (f *Failure) setUndecodable(b rejectedBody) {
-	f.Kind, f.Body, f.Cause = Undecodable, bytes.Clone(b.bytes), b.decodeErr
+// undecodable returns the failure of a response with HTTP status 2xx that cannot be understood.
+func (s *state) undecodable(response Response, b rejectedBody) *Failure {
+	response.Body = bytes.Clone(b.bytes)
+	return &Failure{
+		Kind:     Undecodable,
+		Call:     s.soFar(),
+		Response: response,
+		Cause:    b.cause(&s.keys),
+		// A gateway may forward a truncated response as a complete one.
+		Transient: b.unreadableErr == nil && b.endsEarly(),
+	}
+}
+
+// cause returns why the body of an undecodable response cannot be understood.
+func (b rejectedBody) cause(keys *redact.Keys) error {
 	var msg string
 	switch {
 	case b.unreadableErr != nil:
-		f.Cause = errs.Hide(b.unreadableErr.Error(), b.decodeErr, nil)
+		return errs.Hide(b.unreadableErr.Error(), b.decodeErr, nil)
 	case b.endsEarly():
-		f.setTruncated(len(b.bytes), b.jsonErr)
+		text := fmt.Sprintf("the JSON ends too early, after %d bytes", len(b.bytes))
+		return errs.Hide(text, errors.Join(b.jsonErr, b.decodeErr), nil)
 	case b.env.hasTextAsCode() && json.Unmarshal(b.env.text(), &msg) == nil:
-		text := b.decodeErr.Error() + "; the msg is " + redact.Shorten(f.Keys.Text(msg), maxMsg)
-		f.Cause = errs.Hide(text, b.decodeErr, nil)
+		text := b.decodeErr.Error() + "; the msg is " + redact.Shorten(keys.Text(msg), maxMsg)
+		return errs.Hide(text, b.decodeErr, nil)
+	default:
+		return b.decodeErr
 	}
 }
 
 const maxMsg = 160 // characters
-
-// setTruncated completes the failure of a response whose JSON ends too early: a gateway may forward a
-// truncated response as a complete one.
-func (f *Failure) setTruncated(size int, jsonErr error) {
-	f.Transient = true
-	text := fmt.Sprintf("the JSON ends too early, after %d bytes", size)
-	f.Cause = errs.Hide(text, errors.Join(jsonErr, f.Cause), nil)
-}
 
 // mayComeFromOtherService reports whether a response that is not an envelope may show that the base URL is
 // wrong.

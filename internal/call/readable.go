@@ -32,8 +32,8 @@ func hasSuffixFold(s, suffix string) bool {
 	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
 }
 
-// checkEncoding returns an error if a body, which is not JSON, has a Content-Encoding: net/http removes that
-// header when it decodes a body.
+// checkEncoding returns an error if a response has a Content-Encoding: net/http removes that header when it
+// decodes a body. Some responses have the header although their body is plain JSON.
 func checkEncoding(resp *http.Response, keys *redact.Keys) error {
 	encoding := resp.Header.Get("Content-Encoding")
 	if encoding == "" {

@@ -7,20 +7,17 @@ import (
 	"time"
 
 	"example.com/msgpush/internal/errs"
-	"example.com/msgpush/internal/redact"
 )
 
 // An Outcome is what Report learns of an attempt. Its texts may contain secrets.
 type Outcome struct {
-	Spec     *Spec
-	Keys     *redact.Keys // of the call so far
-	Number   int          // 1 for the first attempt of the call
+	Call     // its last attempt is the one reported
 	Start    time.Time
 	Duration time.Duration
 	Response *http.Response // nil: none; its body has been read
 	Size     int            // of the body, as far as it was read
 	Failure  *Failure       // of the attempt; nil: success
-	LeftOut  *Failure       // the part that is left out of a success; nil: none
+	LeftOut  *LeftOut       // of a success; nil: nothing
 	Final    *Failure       // of the call; nil: it succeeds, or another attempt follows
 	Retry    bool           // another attempt follows, unless the call is stopped before
 	Wait     time.Duration  // before that attempt
@@ -52,9 +49,7 @@ func (c *Caller) report(s *state, failure *Failure, duration time.Duration) {
 		return
 	}
 	c.Report(&s.call, Outcome{
-		Spec:     &s.spec,
-		Keys:     &s.keys,
-		Number:   s.attempts,
+		Call:     s.soFar(),
 		Start:    s.start,
 		Duration: duration,
 		Response: s.resp,

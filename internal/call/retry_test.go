@@ -335,7 +335,7 @@ func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
 			a := reported[0]
 			assert.Equal(t, tt.retry, retry)
 			assert.Equal(t, tt.retry, a.Retry)
-			assert.Equal(t, tt.attempts, a.Number)
+			assert.Equal(t, tt.attempts, a.Attempts)
 			assert.Same(t, resp, a.Response)
 			assert.Equal(t, s.start, a.Start)
 			if tt.status == 200 {

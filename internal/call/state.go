@@ -34,7 +34,7 @@ type state struct {
 	start   time.Time      // when the request was handed to the transport
 	resp    *http.Response // nil until its header has arrived
 	size    int            // number of bytes of its body that were read
-	leftOut *Failure       // the part that is left out of a success; nil: none
+	leftOut *LeftOut       // of a success; nil: nothing
 }
 
 type stateKey struct{}
@@ -82,12 +82,12 @@ func (s *state) counted() int {
 // call.
 func (s *state) hasReplacedKey() bool { return s.rejectedKey != "" }
 
-func (s *state) newFailure(kind Kind) *Failure {
-	return &Failure{
-		Kind:     kind,
+// soFar returns what is known of the call now.
+func (s *state) soFar() Call {
+	return Call{
 		Spec:     &s.spec,
-		Attempts: s.attempts,
 		Query:    s.query,
+		Attempts: s.attempts,
 		Keys:     &s.keys,
 	}
 }
@@ -136,11 +136,16 @@ func (s *state) interrupted(f *Failure) *Failure {
 // failureOf returns the final failure of a call that stop ends. It is transient, since the request itself
 // did not fail.
 func (s *state) failureOf(stop *stopError) *Failure {
-	f := s.newFailure(NoResponse)
-	f.Transient = true
-	f.Step, f.Cause, f.Previous = stop.step, stop.err, s.last
+	cause := stop.err
 	if errs.OfContext(&s.call) != nil { // the reason, also if the step returned another error
-		f.Cause = s.call.cause()
+		cause = s.call.cause()
 	}
-	return f
+	return &Failure{
+		Kind:      NoResponse,
+		Call:      s.soFar(),
+		Step:      stop.step,
+		Cause:     cause,
+		Transient: true,
+		Previous:  s.last,
+	}
 }
