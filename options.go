@@ -127,7 +127,7 @@ func WithRetry(policy RetryPolicy) Option {
 		if err != nil {
 			return fmt.Errorf("WithRetry: %w", err)
 		}
-		s.config.Retry = p
+		s.config.Retry = call.RetryPolicy(p)
 		return nil
 	}
 }

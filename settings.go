@@ -39,7 +39,7 @@ func newSettings(baseURL, accessKey string, opts []Option) (*settings, error) {
 		Transport:        transport.Default,
 		Timeout:          DefaultTimeout,
 		UserAgent:        "msgpush-go/" + Version,
-		Retry:            defaultRetryPolicy,
+		Retry:            call.RetryPolicy(defaultRetryPolicy),
 		MaxResponseBytes: DefaultMaxResponseBytes,
 	}}
 	for i, opt := range opts {

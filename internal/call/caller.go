@@ -21,18 +21,13 @@ import (
 
 // A Config has the settings of a client. They have been checked.
 type Config struct {
-	Base           *url.URL // without a trailing slash
-	Transport      http.RoundTripper
-	Jar            http.CookieJar // nil: none
-	Timeout        time.Duration  // of a call; 0: none
-	AttemptTimeout time.Duration
-	UserAgent      string
-	Retry          struct { // a msgpush.RetryPolicy, in which only Quota may be 0
-		MaxAttempts int
-		MinWait     time.Duration
-		MaxWait     time.Duration
-		Quota       int
-	}
+	Base             *url.URL // without a trailing slash
+	Transport        http.RoundTripper
+	Jar              http.CookieJar // nil: none
+	Timeout          time.Duration  // of a call; 0: none
+	AttemptTimeout   time.Duration
+	UserAgent        string
+	Retry            RetryPolicy
 	Limiter          interface{ Wait(context.Context) error } // nil: none
 	MaxResponseBytes int64
 	Unmarshal        func([]byte, any) error
@@ -42,6 +37,14 @@ type Config struct {
 	Source           func(ctx context.Context, rejected string) (key string, err error)
 	CanReplaceKey    bool                           // Source may return another key for a rejected one
 	Report           func(context.Context, Outcome) // called after each attempt; nil: not called
+}
+
+// A RetryPolicy is a msgpush.RetryPolicy with its defaults, except that of Quota.
+type RetryPolicy struct {
+	MaxAttempts int
+	MinWait     time.Duration
+	MaxWait     time.Duration
+	Quota       int
 }
 
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.

@@ -21,12 +21,12 @@ func newStep(t *testing.T) (*Caller, *state, *http.Request) {
 	config := Config{
 		Base:             &url.URL{Scheme: "https", Host: "push.example.com"},
 		AttemptTimeout:   time.Second,
+		Retry:            RetryPolicy{MaxAttempts: 3, MinWait: 200, MaxWait: 30_000},
 		UserAgent:        "test/1",
 		MaxResponseBytes: 100,
 		Source:           func(context.Context, string) (string, error) { return "first-key", nil },
 		Transport:        respond(200, strings.NewReader("{}")),
 	}
-	config.Retry.MaxAttempts, config.Retry.MinWait, config.Retry.MaxWait = 3, 200, 30_000
 	s := newState(t.Context(), Spec{Operation: "Test", Method: http.MethodGet}, redact.Keys{})
 	req, err := http.NewRequestWithContext(s, http.MethodGet, "https://push.example.com/x", nil)
 	require.NoError(t, err)
