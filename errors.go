@@ -76,8 +76,7 @@ func (e *APIError) Error() string {
 
 // dataText returns the data if it is a short text.
 func (e *APIError) dataText() (text string) {
-	isShort := len(e.Data) <= utf8.UTFMax*maxExcerpt
-	if isShort {
+	if len(e.Data) <= utf8.UTFMax*maxExcerpt {
 		_ = json.Unmarshal(e.Data, &text) // other data stays out of the text
 	}
 	return text

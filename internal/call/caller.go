@@ -140,8 +140,7 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
-	hasEndedBetweenAttempts := err != nil && s.final == nil // in retryablehttp
-	if hasEndedBetweenAttempts {
+	if err != nil && s.final == nil { // the context ended between two attempts, in retryablehttp
 		s.final = s.failureOf(contextEnded)
 	}
 	return nil

@@ -100,8 +100,7 @@ func (c *callContext) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, c.Conte
 
 // cause returns why the context has ended.
 func (c *callContext) cause() error {
-	isTimeout := errs.OfContext(c.Context) == nil && c.hasTimeout()
-	if isTimeout {
+	if errs.OfContext(c.Context) == nil && c.hasTimeout() {
 		return c.timeoutErr
 	}
 	return errs.WithCause(c.Context)

@@ -39,8 +39,7 @@ func (f *Failure) setEnvelope(env errorEnvelope) {
 
 // quote keeps the beginning of a body, unless it may be a success that was damaged, with a password.
 func (f *Failure) quote(body []byte) {
-	mayHavePassword := bytes.Contains(bytes.ToLower(body), []byte("password"))
-	if mayHavePassword {
+	if bytes.Contains(bytes.ToLower(body), []byte("password")) {
 		f.remark("the body is not quoted: it may have a password")
 		return
 	}

@@ -83,8 +83,7 @@ func (b rejectedBody) endsEarly() bool {
 func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Failure {
 	b.env, b.jsonErr = decodeError(b.bytes)
 	encodingErr := checkEncoding(resp, &s.keys)
-	isEncoded := b.jsonErr != nil && encodingErr != nil
-	if isEncoded {
+	if b.jsonErr != nil && encodingErr != nil {
 		b.unreadableErr = encodingErr
 	}
 	response := Response{Status: resp.StatusCode, Header: resp.Header}

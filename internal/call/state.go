@@ -125,8 +125,7 @@ func (s *state) stopped(err error) *Failure {
 // interrupted returns the final failure of a call whose context ended during an attempt with the
 // failure f. Previous is f, such as a failed dial, unless f only says that the context has ended.
 func (s *state) interrupted(f *Failure) *Failure {
-	isEndOfContext := errors.Is(f.Cause, context.Cause(s.Context)) || errors.Is(f.Cause, errs.OfContext(&s.call))
-	if isEndOfContext {
+	if errors.Is(f.Cause, context.Cause(s.Context)) || errors.Is(f.Cause, errs.OfContext(&s.call)) {
 		return s.failureOf(&stopError{step: f.Step})
 	}
 	s.last = f

@@ -32,8 +32,7 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 		}
 		cause := context.Cause(ctx)
 		// A deadline of the caller counts, too: it often ends before the timeout of an attempt.
-		isSilent := s.resp == nil && errors.Is(cause, context.DeadlineExceeded)
-		if isSilent {
+		if s.resp == nil && errors.Is(cause, context.DeadlineExceeded) {
 			c.hasTimedOut.Store(true)
 		}
 		if cause == timeoutErr { //nolint:errorlint // not an error that wraps it
