@@ -18,11 +18,16 @@ import (
 // Default is the transport of clients without a transport of their own.
 var Default = New()
 
+// dialTimeout limits a dial that outlasts its attempt: net/http continues it, and keeps the connection for a later
+// request.
+const dialTimeout = 30 * time.Second
+
 // New returns the transport that msgpush.NewTransport documents.
 func New() *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:            dialer.DialContext,
 		OnProxyConnectResponse: checkConnect,
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
