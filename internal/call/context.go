@@ -9,11 +9,11 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// A callContext is the context of a call with its timeout. It ends with the call. A limiter, a key source and an
-// observer get it, and may keep it.
+// A callContext is the context of a call. It ends with the context of the caller, at the timeout of the call,
+// or when the call ends. A limiter, a key source and an observer get it, and may keep it.
 //
 // Most calls never wait for an access key or a rate limiter, and the timeout of an attempt ends with the
-// call. So a callContext makes a context that can end, with a timer, only when something needs it.
+// call. So the context with the timer is derived only when something needs it.
 type callContext struct {
 	context.Context           // the state of the call, which ends with the context of the caller
 	deadline        time.Time // zero: none, or the deadline of the caller is earlier
@@ -67,8 +67,8 @@ func (c *callContext) Err() error { return c.current().Err() }
 // Value returns a value of the derived context. Package context finds that context by a value.
 func (c *callContext) Value(key any) any { return c.current().Value(key) }
 
-// current returns the derived context. As long as nothing has called Done and the call has not ended, it
-// returns the state of the call instead, which needs no timer.
+// current returns the derived context. It returns the state of the call, which needs no timer, if nothing
+// has called Done and the call has not ended.
 func (c *callContext) current() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *callContext) current() context.Context {
 	return c.derive()
 }
 
-// derive returns the context that ends with the call or at its deadline. The first call makes it.
+// derive returns the derived context, which its first call makes. The caller holds mu.
 func (c *callContext) derive() context.Context {
 	if c.derived != nil {
 		return c.derived

@@ -18,8 +18,8 @@ import (
 // Default is the transport of clients without a transport of their own.
 var Default = New()
 
-// dialTimeout limits a dial that outlasts its attempt: net/http continues it, and keeps the connection for a later
-// request.
+// dialTimeout limits a dial that outlasts its attempt: net/http continues it, and keeps the connection for a
+// later request.
 const dialTimeout = 30 * time.Second
 
 // New returns the transport that msgpush.NewTransport documents.
