@@ -88,9 +88,9 @@ func (s *KeySource) claim(generation int64) (record, error) {
 }
 
 // failedElsewhere returns the error of a fetch that failed in another replica.
-func failedElsewhere(r record) *fetchError {
+func failedElsewhere(r record) error {
 	replica, _, _ := strings.Cut(r.claimer, ",")
-	return &fetchError{error: fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)}
+	return fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
 }
 
 // runClaim runs the script, and returns the record of its reply. It is called with turn held.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
+	"example.com/msgpush/internal/redact"
 )
 
 // A fetchError is the error of a fetch that failed.
@@ -29,8 +31,9 @@ type fetchResult struct {
 // another replica may fetch: so awaitFetch also polls the store, and returns the key of that
 // replica if it is stored first. It returns errNotStored if the fetch ended too late.
 func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim record) (record, error) {
-	fetched := make(chan fetchResult, 1)
-	go s.fetch(ctx, claim, fetched)
+	fetched, left := make(chan fetchResult), make(chan struct{})
+	defer close(left)
+	go s.fetch(ctx, claim, fetched, left)
 	poll := pollAfter(claim)
 	for {
 		select {
@@ -59,16 +62,27 @@ func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim reco
 	}
 }
 
-// fetch calls Fetch, stores the key or the failure, and sends the result to fetched.
-func (s *KeySource) fetch(ctx context.Context, claim record, fetched chan<- fetchResult) {
+// fetch calls Fetch, stores the key or the failure, and reports a failure. It sends the result to
+// fetched, unless the call that waits for the result has left.
+func (s *KeySource) fetch(ctx context.Context, claim record, fetched chan<- fetchResult, left <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
 	r := record{state: stateDone, claimer: claim.claimer, generation: claim.generation}
 	err := errors.New("it did not return")
 	defer func() { // runs even if Fetch panics or calls runtime.Goexit
 		panicked := recover()
-		r, err := s.complete(r, err)
-		fetched <- fetchResult{record: r, err: err, panic: panicked}
+		failure := checkFetched(r, err)
+		r, err := s.complete(r, failure)
+		if failure != nil && panicked == nil {
+			s.report(failure)
+		}
+		select {
+		case fetched <- fetchResult{record: r, err: err, panic: panicked}: // the cache reports a panic
+		case <-left:
+			if panicked != nil {
+				s.report(fmt.Errorf("fleet: Fetch panicked: %v", panicked))
+			}
+		}
 	}()
 	s.fetches.Add(1)
 	r.key, r.expires, err = s.cfg.Fetch(ctx)
@@ -76,8 +90,7 @@ func (s *KeySource) fetch(ctx context.Context, claim record, fetched chan<- fetc
 
 // complete stores the key of a fetch, or its failure. It returns the record and the error of the
 // fetchResult.
-func (s *KeySource) complete(r record, err error) (record, error) {
-	failure := checkFetched(r, err)
+func (s *KeySource) complete(r record, failure error) (record, error) {
 	switch {
 	case failure != nil:
 		r = record{state: stateFailed, claimer: r.claimer, generation: r.generation}
@@ -104,7 +117,7 @@ func (s *KeySource) complete(r record, err error) (record, error) {
 
 // checkFetched returns the failure of a fetch that returned err, or a key that cannot be used. It
 // returns nil if the key can be used.
-func checkFetched(r record, err error) *fetchError {
+func checkFetched(r record, err error) error {
 	if err == nil {
 		err = httpspec.CheckKey("the returned key", r.key)
 	}
@@ -116,6 +129,26 @@ func checkFetched(r record, err error) *fetchError {
 		return nil
 	}
 	return &fetchError{error: fmt.Errorf("fleet: Fetch: %w", err), key: r.key}
+}
+
+// report calls OnError with the failure of a fetch.
+func (s *KeySource) report(failure error) {
+	var keys redact.Keys
+	if f, ok := errors.AsType[*fetchError](failure); ok {
+		keys.Add(f.key)
+	}
+	current, _ := s.state.newest()
+	keys.Add(current.key)
+	s.cfg.OnError(errs.Hide("access key: "+keys.Text(failure.Error()), failure, nil))
+}
+
+// reportOther is OnError of the cache. It ignores the failures of fetches of this replica, which
+// have been reported.
+func (s *KeySource) reportOther(err error) {
+	_, isReported := errors.AsType[*fetchError](err)
+	if !isReported {
+		s.cfg.OnError(err)
+	}
 }
 
 // putUntilStored retries until the store responds, since other replicas wait for the record. Close

@@ -52,9 +52,13 @@ type KeyConfig struct {
 	//
 	// The interval is not kept if the store lost its data, or if its clock jumped ahead.
 	MinInterval time.Duration
-	// OnError is called with the error of each Fetch of this replica that fails, and with each
-	// error of the store that leaves the replica without a key. Keys are redacted in its text. nil
-	// logs the error at level Warn with [slog.Default].
+	// OnError is called once with the error of each Fetch of this replica that fails, even if no
+	// call waits for it any more. OnError is also called with each other error that leaves the
+	// replica without a key: of the store, or of a Fetch of another replica. Keys are redacted in
+	// its text. nil logs the error at level Warn with [slog.Default].
+	//
+	// Calls wait until OnError returns, so it must not use this KeySource, nor a client with it. It
+	// must be safe for concurrent use.
 	OnError func(error)
 	// AEAD encrypts the key for the store, such as [cipher.NewGCM] with a secret that all replicas
 	// have. An encrypted key that was copied from another Name, or replayed as a newer key, is an

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,9 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	}
 	cfg.FetchTimeout = cmp.Or(cfg.FetchTimeout, defaultFetchTimeout)
 	cfg.MinInterval = cmp.Or(cfg.MinInterval, time.Second)
+	if cfg.OnError == nil {
+		cfg.OnError = func(err error) { slog.Warn("msgpush: fetching an access key failed", "error", err) }
+	}
 	host, _ := os.Hostname()
 	s := &KeySource{
 		store:   store,
@@ -76,7 +80,7 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 	s.state.cache = msgpush.CachedAccessKey(s.obtain, msgpush.AccessKeyCacheOptions{
 		Early:       cfg.Early,
 		MinInterval: -1, // obtain keeps MinInterval
-		OnError:     cfg.OnError,
+		OnError:     s.reportOther,
 	})
 	s.running, s.stop = context.WithCancel(context.Background())
 	s.watcher.Go(s.watchStore)

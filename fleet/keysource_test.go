@@ -302,6 +302,69 @@ func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 	})
 }
 
+// The other replicas wait for a fetch for at most two seconds. Then another one fetches, which takes
+// two seconds, too.
+func TestOnErrorGetsTheFailureOfEachFetchOnce(t *testing.T) {
+	fails := func() (string, time.Time, error) {
+		return "secret-key", time.Time{}, errors.New("activation of secret-key failed")
+	}
+	panics := func() (string, time.Time, error) { panic("fetch panicked") }
+	exits := func() (string, time.Time, error) {
+		runtime.Goexit()
+		return "", time.Time{}, nil
+	}
+	const isRedacted, didNotReturn = "fleet: Fetch: activation of [redacted] failed", "fleet: Fetch: it did not return"
+	for _, tt := range []struct {
+		name    string
+		after   time.Duration // the beginning of the fetch
+		outcome func() (string, time.Time, error)
+		want    string
+	}{
+		{"error that the call returns", time.Second, fails, isRedacted},
+		{"panic that the call re-raises", time.Second, panics, "fetch panicked"},
+		{"call of Goexit", time.Second, exits, didNotReturn},
+		{"error while another replica fetches", 3 * time.Second, fails, isRedacted},
+		{"panic while another replica fetches", 3 * time.Second, panics, "fetch panicked"},
+		{"error after the key of another replica", time.Minute, fails, isRedacted},
+		{"panic after the key of another replica", time.Minute, panics, "Fetch panicked: fetch panicked"},
+		{"call of Goexit after the key of another replica", time.Minute, exits, didNotReturn},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rdb := connect(t, newStore(t))
+				var reports []string
+				source := newSource(t, rdb, fleet.KeyConfig{
+					Name:         "acme",
+					FetchTimeout: time.Second,
+					Fetch: func(context.Context) (string, time.Time, error) {
+						time.Sleep(tt.after)
+						return tt.outcome()
+					},
+					OnError: func(err error) { reports = append(reports, err.Error()) },
+				})
+				other := newSource(t, rdb, fleet.KeyConfig{
+					Name:         "acme",
+					FetchTimeout: time.Second,
+					Fetch: func(context.Context) (string, time.Time, error) {
+						time.Sleep(2 * time.Second)
+						return "other-key", time.Time{}, nil
+					},
+				})
+				go func() {
+					defer func() { _ = recover() }()
+					_, _ = source.AccessKey(t.Context(), "")
+				}()
+				time.Sleep(10 * time.Millisecond)
+				go func() { _, _ = other.AccessKey(t.Context(), "") }()
+				time.Sleep(2 * time.Minute)
+				require.Len(t, reports, 1)
+				assert.Contains(t, reports[0], "access key: ")
+				assert.Contains(t, reports[0], tt.want)
+			})
+		})
+	}
+}
+
 // Fetch may return the key that its error quotes, so that the client redacts it.
 func TestKeyThatIsReturnedWithAnErrorIsRedacted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

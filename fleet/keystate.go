@@ -16,11 +16,11 @@ type keyState struct {
 	cache       *msgpush.AccessKeyCache // holds the key of current, unless that was rejected
 
 	mu          sync.Mutex
-	current     record      // the newest record with a key; the zero record if there is none
-	rejected    int64       // generation of the key that was rejected last while it was current
-	claimed     int64       // generation of the last fetch of this replica; 0 if there is none since the start or Close
-	failure     *fetchError // of the last fetch, in any replica, if it failed
-	failedUntil time.Time   // calls return failure until then; zero without one
+	current     record    // the newest record with a key; the zero record if there is none
+	rejected    int64     // generation of the key that was rejected last while it was current
+	claimed     int64     // generation of the last fetch of this replica; 0 if there is none since the start or Close
+	failure     error     // of the last fetch, in any replica, if it failed
+	failedUntil time.Time // calls return failure until then; zero without one
 	own         ownFetches
 }
 
@@ -118,7 +118,7 @@ func (s *keyState) release() int64 {
 }
 
 // fail records a fetch that failed. Calls return its error until the next fetch may begin.
-func (s *keyState) fail(failure *fetchError, until time.Time) {
+func (s *keyState) fail(failure error, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure, s.failedUntil = failure, until
@@ -126,7 +126,7 @@ func (s *keyState) fail(failure *fetchError, until time.Time) {
 
 // lastFailure returns the error of the last fetch that failed, or nil. mustWait is true until the
 // next fetch may begin.
-func (s *keyState) lastFailure() (failure *fetchError, mustWait bool) {
+func (s *keyState) lastFailure() (failure error, mustWait bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failure, time.Now().Before(s.failedUntil)
