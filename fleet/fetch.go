@@ -5,26 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"example.com/msgpush/internal/errs"
-	"example.com/msgpush/internal/httpspec"
-	"example.com/msgpush/internal/redact"
 )
-
-// A fetchError is the error of a fetch that failed.
-type fetchError struct {
-	error
-	key string // that Fetch returned with the error, which may quote it: the client redacts it
-}
-
-func (e *fetchError) Unwrap() error { return e.error }
 
 // A fetchResult is how a fetch of this replica ended, for the call that waits for it. A fetch that
 // panicked also has an error.
 type fetchResult struct {
-	record record
-	err    error // a *fetchError or errNotStored
-	panic  any   // of Fetch
+	record   record
+	err      error       // a *fetchError or errNotStored
+	panicked *panicError // nil if Fetch did not panic
 }
 
 // awaitFetch fetches a key for a claim, and returns its record. If the fetch takes too long,
@@ -38,8 +26,8 @@ func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim reco
 	for {
 		select {
 		case result := <-fetched:
-			if result.panic != nil {
-				panic(result.panic)
+			if result.panicked != nil {
+				panic(result.panicked) // the cache reports it
 			}
 			return result.record, result.err
 		case <-s.changed:
@@ -70,17 +58,17 @@ func (s *KeySource) fetch(ctx context.Context, claim record, fetched chan<- fetc
 	r := record{state: stateDone, claimer: claim.claimer, generation: claim.generation}
 	err := errors.New("it did not return")
 	defer func() { // runs even if Fetch panics or calls runtime.Goexit
-		panicked := recover()
+		panicked := newPanicError(recover())
 		failure := checkFetched(r, err)
 		r, err := s.complete(r, failure)
 		if failure != nil && panicked == nil {
 			s.report(failure)
 		}
 		select {
-		case fetched <- fetchResult{record: r, err: err, panic: panicked}: // the cache reports a panic
+		case fetched <- fetchResult{record: r, err: err, panicked: panicked}:
 		case <-left:
 			if panicked != nil {
-				s.report(fmt.Errorf("fleet: Fetch panicked: %v", panicked))
+				s.report(fmt.Errorf("fleet: Fetch panicked: %w", panicked))
 			}
 		}
 	}()
@@ -113,42 +101,6 @@ func (s *KeySource) complete(r record, failure error) (record, error) {
 	}
 	s.state.adopt(r) // also if no call waits for the fetch any more
 	return r, nil
-}
-
-// checkFetched returns the failure of a fetch that returned err, or a key that cannot be used. It
-// returns nil if the key can be used.
-func checkFetched(r record, err error) error {
-	if err == nil {
-		err = httpspec.CheckKey("the returned key", r.key)
-	}
-	if err == nil && !r.valid() {
-		const format = "the returned key has expired (the clock of this replica shows %s)"
-		err = fmt.Errorf(format, time.Now().UTC().Format(time.RFC3339))
-	}
-	if err == nil {
-		return nil
-	}
-	return &fetchError{error: fmt.Errorf("fleet: Fetch: %w", err), key: r.key}
-}
-
-// report calls OnError with the failure of a fetch.
-func (s *KeySource) report(failure error) {
-	var keys redact.Keys
-	if f, ok := errors.AsType[*fetchError](failure); ok {
-		keys.Add(f.key)
-	}
-	current, _ := s.state.newest()
-	keys.Add(current.key)
-	s.cfg.OnError(errs.Hide("access key: "+keys.Text(failure.Error()), failure, nil))
-}
-
-// reportOther is OnError of the cache. It ignores the failures of fetches of this replica, which
-// have been reported.
-func (s *KeySource) reportOther(err error) {
-	_, isReported := errors.AsType[*fetchError](err)
-	if !isReported {
-		s.cfg.OnError(err)
-	}
 }
 
 // putUntilStored retries until the store responds, since other replicas wait for the record. Close

@@ -55,7 +55,8 @@ type KeyConfig struct {
 	// OnError is called once with the error of each Fetch of this replica that fails, even if no
 	// call waits for it any more. OnError is also called with each other error that leaves the
 	// replica without a key: of the store, or of a Fetch of another replica. Keys are redacted in
-	// its text. nil logs the error at level Warn with [slog.Default].
+	// the text of the error. After a panic of Fetch, the text has its stack. nil logs the error at
+	// level Warn with [slog.Default].
 	//
 	// Calls wait until OnError returns, so it must not use this KeySource, nor a client with it. It
 	// must be safe for concurrent use.

@@ -88,8 +88,10 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 }
 
 // AccessKey returns the shared key, or the key of a newer fetch if the shared key is the rejected
-// one. It implements [msgpush.AccessKeySource].
+// one. A panic of Fetch is re-raised in the calls that wait for it. AccessKey implements
+// [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
+	defer reraiseValue()
 	if rejected != "" {
 		s.state.reject(rejected)
 	}

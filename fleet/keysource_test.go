@@ -302,18 +302,20 @@ func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 	})
 }
 
+func panickingFetch() (string, time.Time, error) { panic("fetch panicked") }
+
 // The other replicas wait for a fetch for at most two seconds. Then another one fetches, which takes
 // two seconds, too.
 func TestOnErrorGetsTheFailureOfEachFetchOnce(t *testing.T) {
 	fails := func() (string, time.Time, error) {
 		return "secret-key", time.Time{}, errors.New("activation of secret-key failed")
 	}
-	panics := func() (string, time.Time, error) { panic("fetch panicked") }
 	exits := func() (string, time.Time, error) {
 		runtime.Goexit()
 		return "", time.Time{}, nil
 	}
 	const isRedacted, didNotReturn = "fleet: Fetch: activation of [redacted] failed", "fleet: Fetch: it did not return"
+	const hasStack = "fleet_test.panickingFetch("
 	for _, tt := range []struct {
 		name    string
 		after   time.Duration // the beginning of the fetch
@@ -321,12 +323,12 @@ func TestOnErrorGetsTheFailureOfEachFetchOnce(t *testing.T) {
 		want    string
 	}{
 		{"error that the call returns", time.Second, fails, isRedacted},
-		{"panic that the call re-raises", time.Second, panics, "fetch panicked"},
+		{"panic that the call re-raises", time.Second, panickingFetch, hasStack},
 		{"call of Goexit", time.Second, exits, didNotReturn},
 		{"error while another replica fetches", 3 * time.Second, fails, isRedacted},
-		{"panic while another replica fetches", 3 * time.Second, panics, "fetch panicked"},
+		{"panic while another replica fetches", 3 * time.Second, panickingFetch, hasStack},
 		{"error after the key of another replica", time.Minute, fails, isRedacted},
-		{"panic after the key of another replica", time.Minute, panics, "Fetch panicked: fetch panicked"},
+		{"panic after the key of another replica", time.Minute, panickingFetch, hasStack},
 		{"call of Goexit after the key of another replica", time.Minute, exits, didNotReturn},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -357,6 +359,7 @@ func TestOnErrorGetsTheFailureOfEachFetchOnce(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 				go func() { _, _ = other.AccessKey(t.Context(), "") }()
 				time.Sleep(2 * time.Minute)
+				synctest.Wait()
 				require.Len(t, reports, 1)
 				assert.Contains(t, reports[0], "access key: ")
 				assert.Contains(t, reports[0], tt.want)
