@@ -18,10 +18,10 @@ type fetchResult struct {
 // awaitFetch fetches a key for a claim, and returns its record. If the fetch takes too long,
 // another replica may fetch: so awaitFetch also polls the store, and returns the key of that
 // replica if it is stored first. It returns errNotStored if the fetch ended too late.
-func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim record) (record, error) {
+func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim reply) (record, error) {
 	fetched, left := make(chan fetchResult), make(chan struct{})
 	defer close(left)
-	go s.fetch(ctx, claim, fetched, left)
+	go s.fetch(ctx, claim.record, fetched, left)
 	poll := pollAfter(claim)
 	for {
 		select {
@@ -36,26 +36,25 @@ func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim reco
 		if current, ok := s.state.newerThan(generation); ok {
 			return current, nil
 		}
-		r, err := s.poll(generation)
+		answer, err := s.poll(generation)
 		isUnavailable := errors.Is(err, ErrStoreUnavailable) // then, the fetch may still return a key
 		switch {
-		case r.state == stateStored:
-			return r, nil
+		case answer.state == stateStored:
+			return answer.record, nil
 		case err != nil && !isUnavailable:
 			return record{}, err
 		case ctx.Err() != nil:
 			return record{}, ctx.Err()
 		}
-		poll = pollAfter(r)
+		poll = pollAfter(answer)
 	}
 }
 
-// fetch calls Fetch, stores the key or the failure, and reports a failure. It sends the result to
-// fetched, unless the call that waits for the result has left.
-func (s *KeySource) fetch(ctx context.Context, claim record, fetched chan<- fetchResult, left <-chan struct{}) {
+// fetch calls Fetch for the key of r, stores the key or the failure, and reports a failure. It sends
+// the result to fetched, unless the call that waits for the result has left.
+func (s *KeySource) fetch(ctx context.Context, r record, fetched chan<- fetchResult, left <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
-	r := record{state: stateDone, claimer: claim.claimer, generation: claim.generation}
 	err := errors.New("it did not return")
 	defer func() { // runs even if Fetch panics or calls runtime.Goexit
 		panicked := newPanicError(recover())
@@ -74,24 +73,29 @@ func (s *KeySource) fetch(ctx context.Context, claim record, fetched chan<- fetc
 	}()
 	s.fetches.Add(1)
 	r.key, r.expires, err = s.cfg.Fetch(ctx)
+	if r.expires.IsZero() {
+		r.expires = time.Now().Add(noExpiry)
+	}
 }
 
 // complete stores the key of a fetch, or its failure. It returns the record and the error of the
 // fetchResult.
 func (s *KeySource) complete(r record, failure error) (record, error) {
+	outcome := stateDone
 	switch {
 	case failure != nil:
-		r = record{state: stateFailed, claimer: r.claimer, generation: r.generation}
+		outcome = stateFailed
+		r.key = ""
 	case s.state.isRejectedKey(r.key):
-		r.state = stateRejected
+		outcome = stateRejected
 	}
-	wait, err := s.put(r)
+	wait, err := s.put(r, outcome)
 	isUnavailable := errors.Is(err, ErrStoreUnavailable)
 	if isUnavailable {
 		wait = s.cfg.MinInterval
-		go s.putUntilStored(r)
+		go s.putUntilStored(r, outcome)
 	}
-	s.state.endFetch(r.state, wait)
+	s.state.endFetch(outcome, wait)
 	switch {
 	case errors.Is(err, errNotStored):
 		return record{}, errNotStored
@@ -105,12 +109,12 @@ func (s *KeySource) complete(r record, failure error) (record, error) {
 
 // putUntilStored retries until the store responds, since other replicas wait for the record. Close
 // or a newer fetch ends this.
-func (s *KeySource) putUntilStored(r record) {
+func (s *KeySource) putUntilStored(r record, outcome string) {
 	for s.state.lastClaim() == r.generation {
 		if sleepUntil(s.running, time.Now().Add(maxPoll)) != nil {
 			return
 		}
-		_, err := s.put(r)
+		_, err := s.put(r, outcome)
 		if !errors.Is(err, ErrStoreUnavailable) {
 			return
 		}

@@ -139,8 +139,7 @@ func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()
 // unavailable, and calls of AccessKey and Ping use it. Close always returns nil.
 func (s *KeySource) Close() error {
 	s.stop()
-	generation := s.state.release()
-	_, _ = s.put(record{generation: generation}) // releases the claim, if it still is the last one
+	s.release(s.state.forgetClaim())
 	s.watcher.Wait()
 	return nil
 }
@@ -180,34 +179,36 @@ func (s *KeySource) newer(ctx context.Context, generation int64) (record, error)
 		if ctx.Err() == nil && !time.Now().Before(mayClaimAt) {
 			ask = s.claim
 		}
-		r, err := ask(generation)
-		switch {
-		case r.state == stateStored:
-			return r, nil
-		case r.state == stateGranted:
-			r, err = s.awaitFetch(ctx, generation, r)
+		answer, err := ask(generation)
+		switch answer.state {
+		case stateStored:
+			return answer.record, nil
+		case stateGranted:
+			r, err := s.awaitFetch(ctx, generation, answer)
 			if !errors.Is(err, errNotStored) {
 				return r, err
 			}
 			continue
-		case ctx.Err() != nil:
+		}
+		if ctx.Err() != nil {
 			return record{}, ctx.Err()
-		case err != nil:
+		}
+		if err != nil {
 			return record{}, err
 		}
 		select {
 		case <-s.changed:
-		case <-time.After(pollAfter(r)):
+		case <-time.After(pollAfter(answer)):
 		}
 	}
 }
 
-// pollAfter returns how long a call waits before it polls the store. It polls when the record
-// expires, since it may then claim a fetch. A record without a state does not expire.
-func pollAfter(r record) time.Duration {
-	if r.state == stateFree {
+// pollAfter returns how long a call waits before it polls the store. It polls when the state ends,
+// since it may then claim a fetch. stateFree does not end.
+func pollAfter(answer reply) time.Duration {
+	if answer.state == stateFree {
 		return maxPoll
 	}
-	poll := min(time.Until(r.expires), maxPoll)
+	poll := min(time.Until(answer.until), maxPoll)
 	return max(poll, minPoll)
 }

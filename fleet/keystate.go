@@ -90,10 +90,10 @@ func (s *keyState) beginFetch(generation int64) {
 }
 
 // endFetch records the end of a fetch of this replica. No replica may fetch for wait.
-func (s *keyState) endFetch(state string, wait time.Duration) {
+func (s *keyState) endFetch(outcome string, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state == stateDone {
+	if outcome == stateDone {
 		s.own.helped = time.Now()
 	} else {
 		s.own.miss(wait, s.minInterval)
@@ -108,8 +108,8 @@ func (s *keyState) lastClaim() int64 {
 	return s.claimed
 }
 
-// release returns the last generation that this replica claimed, and forgets it.
-func (s *keyState) release() int64 {
+// forgetClaim returns the last generation that this replica claimed, and forgets it.
+func (s *keyState) forgetClaim() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	generation := s.claimed

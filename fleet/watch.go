@@ -86,11 +86,11 @@ func (s *KeySource) update(hasConnected bool) {
 	}
 	current, isRejected := s.state.newest()
 	if hasConnected && current.valid() && !isRejected {
-		_, _ = s.put(current)
+		_, _ = s.put(current, stateDone)
 	}
-	r, err := s.poll(current.generation)
-	if err == nil && r.valid() {
-		s.state.adopt(r)
+	answer, err := s.poll(current.generation)
+	if err == nil && answer.record.valid() {
+		s.state.adopt(answer.record)
 	}
 	signal(s.changed)
 }
