@@ -293,6 +293,19 @@ func TestClosedSourceDoesNotRetryToStoreItsKey(t *testing.T) {
 	})
 }
 
+func TestCloseWithoutAClaimRunsNoScript(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		hook := new(countingHook)
+		rdb.AddHook(hook)
+		source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+		synctest.Wait() // until the subscription has begun, which polls the store
+		begun := hook.total.Load()
+		require.NoError(t, source.Close())
+		assert.Equal(t, begun, hook.total.Load())
+	})
+}
+
 // While a fetch hangs, its replica polls the store for the key of another one.
 func TestHangingFetchPollsTheStoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

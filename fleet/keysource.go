@@ -139,7 +139,10 @@ func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()
 // unavailable, and calls of AccessKey and Ping use it. Close always returns nil.
 func (s *KeySource) Close() error {
 	s.stop()
-	s.release(s.state.forgetClaim())
+	claimed := s.state.forgetClaim()
+	if claimed != 0 {
+		s.release(claimed)
+	}
 	s.watcher.Wait()
 	return nil
 }
