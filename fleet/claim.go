@@ -109,12 +109,14 @@ func failedElsewhere(r record) error {
 	return fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
 }
 
+// claimOptions is zero for a poll.
 type claimOptions struct {
-	mayFetch   bool // otherwise, the store only returns its state
-	isRejected bool // the key of the generation
+	mayFetch   bool // the store may grant a fetch
+	isRejected bool // the service rejected the key of the generation
 }
 
-// runClaim asks the store for a newer record than that of a generation. It is called with turn held.
+// runClaim asks the store for a newer record than that of a generation. It is called with turn
+// held.
 func (s *KeySource) runClaim(generation int64, o claimOptions) (reply, error) {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)

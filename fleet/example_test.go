@@ -31,8 +31,8 @@ type account struct {
 	client   *msgpush.Client
 }
 
-// openAccount is called once by each replica, with the same arguments in all of them. The program ends
-// if it fails, so nothing is closed then.
+// openAccount is called once by each replica, with the same arguments in all of them. The program
+// ends if it fails, so nothing is closed then.
 func openAccount(redisURL, baseURL string, secret []byte, fetch fetchFunc) (*account, error) {
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {

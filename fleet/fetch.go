@@ -50,8 +50,8 @@ func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim repl
 	}
 }
 
-// fetch calls Fetch for the key of r, stores the key or the failure, and reports a failure. It sends
-// the result to fetched, unless the call that waits for the result has left.
+// fetch calls Fetch for the key of r, stores the key or the failure, and reports a failure. It
+// sends the result to fetched, unless the call that waits for the result has left.
 func (s *KeySource) fetch(ctx context.Context, r record, fetched chan<- fetchResult, left <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()

@@ -221,8 +221,8 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 	}
 }
 
-// The service rejects the first key immediately, so that this replica lets others fetch first. An hour before, a
-// fetch had failed.
+// The service rejects the first key immediately, so that this replica lets others fetch first. An
+// hour before, a fetch had failed.
 func TestErrorOfAnEarlierFetchIsForgottenWithTheNextKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fetches := 0
@@ -245,8 +245,8 @@ func TestErrorOfAnEarlierFetchIsForgottenWithTheNextKey(t *testing.T) {
 	})
 }
 
-// The first fetch takes so long that another replica fetches, which fails. Then the first key arrives, and is
-// rejected.
+// The first fetch takes so long that another replica fetches, which fails. Then the first key
+// arrives, and is rejected.
 func TestLateKeyOfAnotherReplicaEndsTheErrorOfAFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
@@ -304,8 +304,8 @@ func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 
 func panickingFetch() (string, time.Time, error) { panic("fetch panicked") }
 
-// The other replicas wait for a fetch for at most two seconds. Then another one fetches, which takes
-// two seconds, too.
+// The other replicas wait for a fetch for at most two seconds. Then another one fetches, which
+// takes two seconds, too.
 func TestOnErrorGetsTheFailureOfEachFetchOnce(t *testing.T) {
 	fails := func() (string, time.Time, error) {
 		return "secret-key", time.Time{}, errors.New("activation of secret-key failed")
