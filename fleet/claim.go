@@ -73,7 +73,7 @@ func (s *KeySource) poll(generation int64) (reply, error) {
 // this replica. If the last fetch failed and the next one must wait, claim returns the error of the
 // last one. If this replica already knows that error, it does not ask the store.
 func (s *KeySource) claim(generation int64) (reply, error) {
-	failure, mustWait := s.state.lastFailure()
+	mustWait, failure := s.state.lastFailure()
 	if mustWait {
 		return reply{}, failure
 	}

@@ -126,10 +126,10 @@ func (s *keyState) fail(failure error, until time.Time) {
 
 // lastFailure returns the error of the last fetch that failed, or nil. mustWait is true until the
 // next fetch may begin.
-func (s *keyState) lastFailure() (failure error, mustWait bool) {
+func (s *keyState) lastFailure() (mustWait bool, failure error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failure, time.Now().Before(s.failedUntil)
+	return time.Now().Before(s.failedUntil), s.failure
 }
 
 // letsOthersFirst reports whether only other replicas may fetch now.
