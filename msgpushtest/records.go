@@ -1,7 +1,6 @@
 package msgpushtest
 
 import (
-	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -48,7 +47,7 @@ func (r Records) clone() Records {
 // UpdateTime is neither empty nor a date and time in the format YYYY-MM-DD HH:MM:SS. A server panics
 // if it gets such records. To test how a program reads another value, use [BadRecord] or [Respond].
 func (r Records) Validate() error {
-	return cmp.Or(
+	for _, err := range []error{
 		validate("MailChannels", "CreateTime", r.MailChannels,
 			func(c *msgpush.MailChannel) (int64, msgpush.DateTime) { return c.ID, c.CreateTime }),
 		validate("MPChannels", "UpdateTime", r.MPChannels,
@@ -57,7 +56,12 @@ func (r Records) Validate() error {
 			func(f *msgpush.ForwardRule) (int64, msgpush.DateTime) { return f.ID, f.CreateTime }),
 		validate("ForwardLogs", "CreateTime", r.ForwardLogs,
 			func(f *msgpush.ForwardLog) (int64, msgpush.DateTime) { return f.ID, f.CreateTime }),
-	)
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // validate validates the records of a list. fields returns the id and the time of a record. It takes
