@@ -197,8 +197,10 @@ func TestPagesOfRecordsWithoutAnIDEndNoPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		_, db := startOn(t, s)
-		withoutID := make([]int64, 100)
-		s.change(func(list []int64) []int64 { return append(withoutID, append(numbers(1010, 1001), list...)...) })
+		s.change(func(list []int64) []int64 {
+			withoutID := make([]int64, 100)
+			return slices.Concat(withoutID, numbers(1010, 1001), list)
+		})
 		wait(time.Hour)
 		assert.Equal(t, numbers(1001, 1010), db.records)
 	})
