@@ -130,6 +130,7 @@ type Follower[T any] struct {
 	position position
 	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
 	failures failures
+	mustWait time.Duration              // before the next reading, by Retry-After
 	reported map[[sha256.Size]byte]bool // records without an id
 
 	numbers      listNumbers
@@ -199,7 +200,7 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 		if f.poll(ctx) == nil {
 			f.update(func(s *Status) { s.LastPoll = time.Now() })
 		}
-		f.sleep(ctx, f.jitter(f.options.PollInterval))
+		f.pause(ctx, f.jitter(f.options.PollInterval))
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ func (f *Follower[T]) firstStart(ctx context.Context) error {
 			return err
 		}
 		f.makeKnown(r, nil)
+		f.pause(ctx, 0)
 		if !r.isCut {
 			f.note(ctx, sweepFails, nil)
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
@@ -89,8 +90,8 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 	}
 	for {
 		hasUnknown := r.add(p.items)
-		mayBeAbove := hasUnknown && r.known > 0 && f.isReadAgain(p)
-		if mayBeAbove {
+		hasMovedUp := hasUnknown && r.known > 0 && f.isReadAgain(p)
+		if hasMovedUp {
 			r.isCut = true
 			return r, nil
 		}

@@ -24,6 +24,7 @@ func (f *Follower[T]) page(ctx context.Context, number int, n need) (page *msgpu
 	return page, err
 }
 
+// maxAttempts returns how often a page is requested. Page 1 always exists.
 func maxAttempts(number int, n need) int {
 	switch {
 	case n != required:
@@ -38,7 +39,7 @@ func maxAttempts(number int, n need) int {
 func (f *Follower[T]) pageFailed(ctx context.Context, err error) {
 	f.note(ctx, sweepFails, err)
 	f.sweepAt = time.Now()
-	f.sleep(ctx, retryAfter(err))
+	f.mustWait = retryAfter(err)
 }
 
 // pageOnce requests a page. An error response for a page that the list does not have stands for an empty page.
@@ -74,8 +75,9 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 	case err != nil && len(page.Omitted) == 0:
 		f.report(ctx, err)
 	}
-	lacksRecords := length(page) == 0 && page.Total == 0 && 1 < number && number <= f.numbers.pages
-	if lacksRecords {
+	// The service has failed for a moment: a list that became empty shows that at page 1.
+	isBlank := length(page) == 0 && page.Total == 0
+	if isBlank && 1 < number && number <= f.numbers.pages {
 		err := errorf("it has no records and no total, but the list had %d pages", f.numbers.pages)
 		return nil, paging.AtPage(int64(number), err)
 	}
@@ -88,11 +90,10 @@ func isNoSuchPage(err error) bool {
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }
 
-// isBehindEnd reports whether the list has no such page. Without a number of pages, a required page of a list
-// that has known records probably exists, and the request failed.
+// isBehindEnd reports whether the list has no such page. Without a number of pages, a required page probably
+// has the known records, and the request failed.
 func (f *Follower[T]) isBehindEnd(number int, n need) bool {
-	hasKnownBelow := n == required && len(f.position.known) > 0
-	if hasKnownBelow && f.numbers.pages == 0 {
+	if f.numbers.pages == 0 && n == required && len(f.position.known) > 0 {
 		return false
 	}
 	return number > max(1, f.numbers.pages)

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
-
-	"example.com/msgpush"
-	"example.com/msgpush/internal/errs"
 )
 
 // ErrHangs is wrapped by the error of [Status.Check] if a request or store does not return, or Run
@@ -120,54 +117,4 @@ func (f *Follower[T]) report(ctx context.Context, err error) {
 		return
 	}
 	slog.WarnContext(ctx, "msgpush: following a list", "error", err)
-}
-
-// untilSuccess makes a step until it succeeds, ctx ends, or so many attempts have failed. It reports each error
-// but the last. The wait after an error doubles, up to a minute; a longer PollInterval or Retry-After is kept.
-func (f *Follower[T]) untilSuccess(
-	ctx context.Context, c cause, attempts int, wait time.Duration, step func() error,
-) error {
-	maxWait := max(wait, time.Minute)
-	for n := 1; errs.OfContext(ctx) == nil; n++ {
-		err := step()
-		if err == nil {
-			f.note(ctx, c, nil)
-			return nil
-		}
-		if errs.OfContext(ctx) != nil {
-			break // err may be the error of the context
-		}
-		if n == attempts {
-			return err
-		}
-		f.note(ctx, c, err)
-		f.sleep(ctx, max(f.jitter(wait), retryAfter(err)))
-		wait = min(2*wait, maxWait)
-	}
-	return errs.OfContext(ctx)
-}
-
-// retryAfter returns the wait of a Retry-After header, up to an hour.
-func retryAfter(err error) time.Duration {
-	apiErr, ok := errors.AsType[*msgpush.APIError](err)
-	if !ok {
-		return 0
-	}
-	return min(apiErr.RetryAfter, time.Hour)
-}
-
-// sleep waits until the next step.
-func (f *Follower[T]) sleep(ctx context.Context, wait time.Duration) {
-	f.update(func(s *Status) { s.NextStep = time.Now().Add(wait) })
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
-// jitter returns a wait that is up to 10 % shorter or longer, so that programs do not keep in step.
-func (f *Follower[T]) jitter(wait time.Duration) time.Duration {
-	return wait - wait/10 + f.random(wait/5+1)
 }

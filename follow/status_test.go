@@ -152,16 +152,18 @@ func TestCheckReturnsErrHangs(t *testing.T) {
 func TestRetryAfterOfAPageOfASweepDelaysTheNextPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
-		startOn(t, s)
+		_, db := startOn(t, s)
 		s.setFail(func(number int) error {
 			if number == 2 {
 				return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute}
 			}
 			return nil
 		})
+		s.prepend(1001)
 		wait(11 * time.Minute)
+		assert.Equal(t, []int64{1001}, db.records, "what the poll has found is delivered before the wait")
 		before := s.count()
-		wait(20 * time.Minute)
+		wait(18 * time.Minute)
 		assert.Equal(t, before, s.count())
 	})
 }

@@ -111,6 +111,7 @@ func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], erro
 		it.noPage = AtPage(it.nextPage, err)
 		return new(Response[T, O]), nil
 	}
+	it.noPage = nil
 	return page, err
 }
 
