@@ -72,7 +72,6 @@ func TestPasswordOfMailIsNotShown(t *testing.T) {
 	}
 }
 
-// The query may contain a secret.
 // A gateway may damage a success, and send it with another status.
 func TestDamagedSuccessIsNotQuoted(t *testing.T) {
 	const success = `{"code":200,"data":{"password":"hunter2"}}`

@@ -1,0 +1,143 @@
+package msgpush
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"example.com/msgpush/internal/call"
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/redact"
+)
+
+// newError returns the error for the caller: that of a failure or, without one, that of the part that is left
+// out of a success. Both may be nil.
+func newError(f *call.Failure, leftOut *call.LeftOut) error {
+	switch {
+	case f != nil:
+		return failureError(f)
+	case leftOut != nil:
+		return leftOutError(leftOut)
+	default:
+		return nil
+	}
+}
+
+func failureError(f *call.Failure) error {
+	name := operationName(f.Spec.Operation, f.Keys)
+	remarks := f.Keys.Text(strings.Join(remarksOf(f), "; "))
+	switch f.Kind {
+	case call.ErrorResponse:
+		return &APIError{
+			Operation:   name,
+			HTTPStatus:  f.Status,
+			Code:        f.Code,
+			Msg:         message(f),
+			Data:        f.Keys.JSON(f.RawData),
+			Header:      f.Keys.Header(f.Header),
+			RetryAfter:  f.RetryAfter,
+			KeyRejected: f.KeyRejected,
+			Retryable:   f.Transient,
+			Attempts:    f.Attempts,
+			Remarks:     remarks,
+		}
+	case call.Undecodable:
+		return &DecodeError{
+			Operation:  name,
+			HTTPStatus: f.Status,
+			Header:     f.Keys.Header(f.Header),
+			Body:       f.Body,
+			Retryable:  f.Transient,
+			Attempts:   f.Attempts,
+			Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause, isOwnError),
+			Remarks:    remarks,
+		}
+	default: // call.NoResponse
+		return &RequestError{
+			Operation: name,
+			Retryable: f.Transient,
+			Attempts:  f.Attempts,
+			Err:       errs.Hide(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
+			Last:      newError(f.Previous, nil),
+			Remarks:   remarks,
+		}
+	}
+}
+
+func leftOutError(l *call.LeftOut) *DecodeError {
+	return &DecodeError{
+		Operation:  operationName(l.Spec.Operation, l.Keys),
+		HTTPStatus: l.Status,
+		Header:     l.Keys.Header(l.Header),
+		Body:       l.Body,
+		Attempts:   l.Attempts,
+		Err:        errs.Hide(l.Keys.Text(l.Cause.Error()), l.Cause, isOwnError),
+	}
+}
+
+// remarksOf returns the remarks of a failure. Without an envelope, the first one is the method and the
+// path, or the whole URL if the base URL may be wrong.
+func remarksOf(f *call.Failure) []string {
+	if f.IsEnvelope {
+		return f.Remarks
+	}
+	request := f.Spec.Method + " " + f.Base + f.Spec.Path
+	return append([]string{redact.Shorten(f.Keys.Text(request), maxForeign)}, f.Remarks...)
+}
+
+// isOwnError reports whether target, of [errors.As], is for an error type of this package. The
+// error of a key source may come from another client, and must not match as the error of this call.
+func isOwnError(target any) bool {
+	switch target.(type) {
+	case **APIError, **DecodeError, **RequestError, **UnimplementedError:
+		return true
+	}
+	return false
+}
+
+// operationName returns the name of an operation, redacted and shortened: the operation of a Call
+// may be any text.
+func operationName(operation string, keys *redact.Keys) string {
+	return redact.Shorten(keys.Text(operation), maxForeign)
+}
+
+// argumentError returns the error of a call whose request cannot be sent.
+func argumentError(operation string, keys redact.Keys, err error) error {
+	text := "msgpush: " + operationName(operation, &keys) + ": " + causeText(err, "", &keys)
+	return errs.Hide(text, err, isOwnError)
+}
+
+// message returns the msg of an error response, or an excerpt if the msg is not a string or the
+// body is not an envelope.
+func message(f *call.Failure) string {
+	if !f.IsEnvelope && json.Valid(f.Excerpt) {
+		return excerpt(string(f.Keys.JSON(f.Excerpt)), f.Keys)
+	}
+	if !f.IsEnvelope {
+		return excerpt(string(f.Excerpt), f.Keys)
+	}
+	var msg string
+	if json.Unmarshal(f.Msg, &msg) != nil {
+		return excerpt(string(f.Keys.JSON(f.Msg)), f.Keys) // empty if f.Msg is empty
+	}
+	return f.Keys.Text(msg)
+}
+
+func excerpt(text string, keys *redact.Keys) string {
+	return redact.Shorten(keys.Text(text), maxExcerpt)
+}
+
+// causeText returns the text of the error of another package, redacted and shortened. It omits the
+// query, if a transport quotes the URL. If err wraps the error of another call, such as the cause
+// of the context of an errgroup, it omits the operation and the attempts of that call.
+func causeText(err error, query string, keys *redact.Keys) string {
+	text := keys.Text(err.Error())
+	if other, ok := errors.AsType[callError](err); ok {
+		text = strings.Replace(text, keys.Text(other.Error()), keys.Text(other.summary()), 1)
+	}
+	if query != "" {
+		text = strings.ReplaceAll(text, "?"+keys.Text(query), "")
+	}
+	text = strings.TrimPrefix(strings.ReplaceAll(text, ": msgpush: ", ": "), "msgpush: ")
+	return redact.Shorten(keys.Text(text), maxForeign) // the changes may have put a key together
+}
