@@ -2,9 +2,11 @@ package msgpush
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/redact"
@@ -20,6 +22,8 @@ type Client struct {
 
 	caller      *call.Caller
 	observeCall func(context.Context, CallResult) // nil: none
+
+	convertFirst *atomic.Bool // nil with WithUnmarshal; see decode.go
 }
 
 // Format writes the type and the base URL.
@@ -52,14 +56,19 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("msgpush: %w", err)
 	}
+	var convertFirst *atomic.Bool
+	if s.config.Unmarshal == nil {
+		s.config.Unmarshal, convertFirst = json.Unmarshal, new(atomic.Bool)
+	}
 	if s.logger != nil || s.observe != nil {
 		s.config.Report = s.report
 	}
 	var keys redact.Keys
 	keys.Add(accessKey)
 	return &Client{
-		caller:      call.NewCaller(s.config, keys),
-		observeCall: s.observeCall,
+		caller:       call.NewCaller(s.config, keys),
+		observeCall:  s.observeCall,
+		convertFirst: convertFirst,
 	}, nil
 }
 

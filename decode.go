@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/errs"
@@ -20,6 +21,9 @@ import (
 //  2. If it rejects valid JSON, scalars that have another JSON type than their field are converted; see
 //     package lenient. encoding/json decodes the result.
 //  3. If that fails for a page, encoding/json decodes it record by record, and leaves records out.
+//
+// A service that sends strings as integers does so in each response. So after the first one, a client without
+// WithUnmarshal begins with step 2: rejecting a page costs more than converting it.
 //
 // A response with another schema must not look like an empty list, or like a record whose members are all
 // zero. So a page needs a list or a total of 0, and a record of this package an id or a value. The zero value
@@ -38,6 +42,8 @@ type decoder struct {
 	unmarshal func([]byte, any) error
 	// required means that the data must not be missing.
 	required bool
+	// convertFirst means that an earlier success had to be converted. It is nil with WithUnmarshal.
+	convertFirst *atomic.Bool
 }
 
 // decode returns the data of a body. If T is or points to a [Page], the data must be a page. Otherwise,
@@ -74,6 +80,9 @@ func isErrorCode(code int) bool { return code != 0 && code != call.CodeSuccess }
 
 // decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted.
 func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
+	if d.convertFirst != nil && d.convertFirst.Load() {
+		return decodeConverted[T](body)
+	}
 	err = d.unmarshal(body, &env)
 	if err == nil || isErrorCode(env.Code) || !json.Valid(body) {
 		return env, body, err
@@ -83,6 +92,20 @@ func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted 
 		return env, body, err // decoding it again would fail again
 	}
 	env = Envelope[*T]{}
+	err = json.Unmarshal(converted, &env)
+	isConverted := changed && !isErrorCode(env.Code) // a gateway may send another code than the service
+	if isConverted && d.convertFirst != nil {
+		d.convertFirst.Store(true)
+	}
+	return env, converted, err
+}
+
+// decodeConverted makes step 2 for a body that may be invalid JSON.
+func decodeConverted[T any](body []byte) (env Envelope[*T], converted []byte, err error) {
+	converted = body
+	if json.Valid(body) {
+		converted, _ = convertScalars[T](body)
+	}
 	err = json.Unmarshal(converted, &env)
 	return env, converted, err
 }

@@ -125,7 +125,7 @@ func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool
 	}
 	var data *T
 	spec.Decode = func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error) {
-		data, leftOut, err = decode[T](decoder{unmarshal, dataRequired}, body)
+		data, leftOut, err = decode[T](decoder{unmarshal, dataRequired, c.convertFirst}, body)
 		return leftOut, err
 	}
 	start := time.Now()

@@ -3,7 +3,6 @@ package msgpush
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,7 +40,6 @@ func newSettings(baseURL, accessKey string, opts []Option) (*settings, error) {
 		Timeout:          DefaultTimeout,
 		UserAgent:        "msgpush-go/" + Version,
 		Retry:            call.RetryPolicy(defaultRetryPolicy),
-		Unmarshal:        json.Unmarshal,
 		MaxResponseBytes: DefaultMaxResponseBytes,
 	}}
 	for i, opt := range opts {
