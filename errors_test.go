@@ -21,7 +21,7 @@ import (
 )
 
 // An errorText is the text of an error of MailDetail, without "msgpush: MailDetail: ". In the text,
-// {request} and {url} stand for what was requested.
+// {request} and {url} stand for the request.
 type errorText struct {
 	transport http.RoundTripper
 	opt       msgpush.Option // may be nil

@@ -10,8 +10,8 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// newError returns the error for the caller: that of a failure or, without one, that of the part that is left
-// out of a success. Both may be nil.
+// newError returns the error for the caller. It describes a failure or, without one, the part that is left out
+// of a success. Both may be nil.
 func newError(f *call.Failure, leftOut *call.LeftOut) error {
 	switch {
 	case f != nil:

@@ -139,7 +139,7 @@ func TestOperationsReturnsNewSlice(t *testing.T) {
 	assert.Equal(t, "/api/open/mail/detail", msgpush.Operations()[0].Path)
 }
 
-// notIdempotent names the operations of which a second request may have a further effect.
+// notIdempotent names the operations whose second request may have a further effect.
 var notIdempotent = map[string]bool{}
 
 // A POST that reads is idempotent, too.

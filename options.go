@@ -215,7 +215,7 @@ func WithRejectedKeyCodes(codes ...int) Option {
 	}
 }
 
-// WithRetryableCodes sets the [Envelope] codes after which a retry may succeed, such as that of a busy
+// WithRetryableCodes sets the [Envelope] codes after which a retry may succeed, such as the code of a busy
 // service, in addition to the HTTP statuses of [RetryPolicy]. The default is none.
 func WithRetryableCodes(codes ...int) Option {
 	codes = slices.Clone(codes)

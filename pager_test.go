@@ -570,7 +570,7 @@ type changingList struct {
 	calmAfter  int     // after that many delivered records, the list stays the same; 0: never
 }
 
-// A cost is what an iteration takes. If the list calms down, duration is the time from then on.
+// A cost has the requests and the time of an iteration. If the list calms down, duration is the time from then on.
 type cost struct {
 	requests int
 	duration time.Duration

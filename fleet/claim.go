@@ -23,7 +23,7 @@ var (
 	putScript   = redis.NewScript(recordLua + putLua)
 )
 
-// A record is a key, or a key to be fetched, of which only the claim is known. A newer record has a
+// A record is a key, or the claim of a key that is being fetched. A newer record has a
 // greater generation. A generation is the time of the claim in milliseconds, or one more than the
 // last generation if that is greater. So generations increase even if the store loses its data,
 // unless its clock is also set back.
@@ -39,7 +39,7 @@ func (r record) valid() bool { return r.validFor(0) }
 // validFor reports whether r has a key that is valid for longer than d.
 func (r record) validFor(d time.Duration) bool { return r.key != "" && time.Until(r.expires) > d }
 
-// A reply is what the store answers to a poll or a claim.
+// A reply is the answer of the store to a poll or a claim.
 type reply struct {
 	state  string
 	until  time.Time // the end of the state
@@ -115,8 +115,8 @@ type claimOptions struct {
 	isRejected bool // the service rejected the key of the generation
 }
 
-// runClaim asks the store for a newer record than that of a generation. It is called with turn
-// held.
+// runClaim requests a record from the store that is newer than a generation. It is called with
+// turn held.
 func (s *KeySource) runClaim(generation int64, o claimOptions) (reply, error) {
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)

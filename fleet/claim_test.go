@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowCommands delays commands, so that those of two goroutines overlap.
+// slowCommands delays commands, so that the commands of two goroutines overlap.
 type slowCommands struct{}
 
 func (slowCommands) DialHook(next redis.DialHook) redis.DialHook { return next }

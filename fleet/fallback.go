@@ -26,7 +26,7 @@ func (l *Limiter) waitWithoutStore(ctx context.Context) error {
 		l.fallback.Add(1)
 		return nil
 	}
-	// When the outage ends, the call takes a slot, whatever the error of Fallback is.
+	// When the outage ends, the call takes a slot, even if Fallback returned another error.
 	if errors.Is(context.Cause(outage), errAvailable) {
 		return errAvailable
 	}

@@ -10,7 +10,7 @@ import (
 // standby is how much later a replica whose last fetch did not help replaces a key that expires.
 const standby = 500 * time.Millisecond
 
-// A keyState is what a replica knows about the keys of its account, and about its own fetches.
+// A keyState is the knowledge of a replica about the keys of its account and its own fetches.
 type keyState struct {
 	minInterval time.Duration
 	cache       *msgpush.AccessKeyCache // holds the key of current, unless that was rejected

@@ -464,7 +464,7 @@ func runReplica(text string) {
 	}
 }
 
-// An openReplica has what the commands of a replica use.
+// An openReplica has the values that the commands of a replica use.
 type openReplica struct {
 	config config
 	source *fleet.KeySource

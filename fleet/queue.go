@@ -50,8 +50,8 @@ func newQueue() *queue {
 }
 
 // join adds a call. It reports whether the caller must start a goroutine that takes a slot for it.
-// No goroutine is needed if a slot is left, such as that of a cancelled call, or if one already
-// runs.
+// No goroutine is needed if a slot is left, such as the slot of a cancelled call, or if a
+// goroutine already runs.
 func (q *queue) join(w *waiter) (mustSend bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -39,7 +39,7 @@ func TestBurstWhileAPollReadsIsDelivered(t *testing.T) {
 	}
 }
 
-// 100 records are inserted before each request, of which each page has 20.
+// 100 records are inserted before each request. A page has 20.
 func TestPollEndsThoughRecordsAreInsertedFasterThanItReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

@@ -81,7 +81,7 @@ var ErrMissing = errors.New("records are missing")
 
 const prefix = "msgpush: following a list: "
 
-// errorf returns an error that says what was tried.
+// errorf returns an error of this package.
 func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format, args...) }
 
 // An OmittedError is the error of OnError for a record without an id, which is not delivered. It is reported

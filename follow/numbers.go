@@ -1,6 +1,6 @@
 package follow
 
-// listNumbers are what the responses say about the size of the list.
+// listNumbers are the size of the list, as responses report it.
 type listNumbers struct {
 	pages    int   // of the list, by the latest response; 0: not reported
 	longest  int   // the number of records of the longest page

@@ -53,7 +53,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 	}, nil
 }
 
-// newestNumber returns the number of the page that has the newest record, as far as it is known.
+// newestNumber returns the number of the page that probably has the newest record.
 func (f *Follower[T]) newestNumber() int {
 	if f.position.NewestLast {
 		return max(1, f.numbers.pages)

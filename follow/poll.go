@@ -7,8 +7,8 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// poll makes a poll, and stores the new records. It returns an error if it could not do so. What is worth a
-// report was reported.
+// poll makes a poll, and stores the new records. It returns an error if it could not do so, which was
+// reported unless ctx has ended or the next poll is a first start.
 func (f *Follower[T]) poll(ctx context.Context) error {
 	if !f.position.started {
 		return f.firstStart(ctx)

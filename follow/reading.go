@@ -15,7 +15,7 @@ const maxOld = 5_000
 // below them is not searched for: an import of old records has seldom more.
 const maxUndecided = 5_000
 
-// A stamp is what a position keeps of a record.
+// A stamp is the part of a record that a position keeps.
 type stamp struct {
 	id      int64
 	created msgpush.DateTime // "" if there is no valid one
@@ -185,7 +185,7 @@ func (r *reading[T]) isNoneLeft() bool {
 
 // coversList reports whether the latest sweep and this poll read the whole list.
 func (r *reading[T]) coversList() bool {
-	wasEmpty := r.position.Whole && len(r.position.known) == 0 // then each record is new, wherever a reading ends
+	wasEmpty := r.position.Whole && len(r.position.known) == 0 // then each record is new
 	return wasEmpty || r.position.Whole && r.hasEnd
 }
 

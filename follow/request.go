@@ -12,8 +12,9 @@ import (
 )
 
 // page requests a page, and a required one several times. If it fails, the next poll is a sweep.
-func (f *Follower[T]) page(ctx context.Context, number int, n need) (page *msgpush.Page[T], err error) {
-	err = f.untilSuccess(ctx, pollFails, maxAttempts(number, n), f.options.PollInterval, func() error {
+func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
+	var page *msgpush.Page[T]
+	err := f.untilSuccess(ctx, pollFails, maxAttempts(number, n), f.options.PollInterval, func() (err error) {
 		page, err = f.pageOnce(ctx, number, n)
 		return err
 	})

@@ -24,7 +24,7 @@ type Status struct {
 	Omitted int64
 	// Err is the latest error of a step that fails now: a page without which a poll cannot go on, another
 	// page, or store. It wraps [ErrMissing] if the latest sweep lacked records, or found no known one. If
-	// several steps fail, Err is that of the step that began to fail first. A request counts as failed after
+	// several steps fail, Err is the error of the step that began to fail first. A request counts as failed after
 	// its retries. FailingSince is the time of the first error in a row of this step.
 	Err          error
 	FailingSince time.Time

@@ -75,7 +75,7 @@ func TestPollIsOneRequestThoughTimesDoNotShowTheOrder(t *testing.T) {
 				r, _ := startOn(t, s)
 				before := s.count()
 				wait(time.Hour)
-				// Six sweeps of 20 pages, of which each may request the last page and, after an error, the first.
+				// Six sweeps of 20 pages. Each may also request the last page and, after an error, the first.
 				assert.LessOrEqual(t, s.count()-before, 400+6*22)
 				assert.LessOrEqual(t, len(r.errors()), 8, "one for each sweep")
 				assert.NoError(t, r.Status().Err)

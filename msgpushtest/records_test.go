@@ -58,7 +58,7 @@ func TestCommentOfSampleRecordsNamesTheirIDs(t *testing.T) {
 	}
 }
 
-// logsWith returns trigger records of which the second has a creation time.
+// logsWith returns trigger records. The second one has a creation time.
 func logsWith(value msgpush.DateTime) msgpushtest.Records {
 	return msgpushtest.Records{ForwardLogs: []msgpush.ForwardLog{
 		{ID: 1, CreateTime: "2026-11-05 18:00:00"},

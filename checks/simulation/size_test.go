@@ -271,7 +271,7 @@ func TestCostsOfFollowing(t *testing.T) {
 	t.Logf("\n%s", table)
 }
 
-// A burst is delivered by the next poll, and so is what was inserted during an outage of a day.
+// A burst is delivered by the next poll, and so are the records of an outage of a day.
 func TestCostsOfFollowingAfterABurstAndAnOutage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures costs of days")

@@ -53,7 +53,7 @@ func (s *state) Value(key any) any {
 	return s.Context.Value(key)
 }
 
-// Format writes the operation, never the access key: whoever gets the context of a call may print it.
+// Format writes the operation, never the access key: a program may print the context of a call.
 func (s *state) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "msgpush.Call(%s)", s.spec.Operation)
 }
@@ -82,7 +82,7 @@ func (s *state) counted() int {
 // call.
 func (s *state) hasReplacedKey() bool { return s.rejectedKey != "" }
 
-// soFar returns what is known of the call now.
+// soFar returns the facts of the call so far.
 func (s *state) soFar() Call {
 	return Call{
 		Spec:     &s.spec,

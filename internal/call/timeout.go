@@ -42,8 +42,8 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// timeoutOfAttempt returns the timeout of the attempt that begins, and its error: those of the call if it
-// ends before.
+// timeoutOfAttempt returns the timeout of the attempt that begins, and its error. If the call
+// ends before, they are the timeout and the error of the call.
 func (c *Caller) timeoutOfAttempt(s *state) (time.Duration, error) {
 	left := time.Until(s.call.deadline)
 	if s.call.hasTimeout() && left < c.AttemptTimeout {

@@ -76,7 +76,7 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 		},
 	}}).DialContext
 	for name, baseURL := range map[string]string{
-		"connection refused": nobodyListens,
+		"connection refused": noServer,
 		"unknown host":       "http://push.invalid",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestRequestThatIsNotIdempotentIsNotSentTwice(t *testing.T) {
 				continue // whether the call is retried depends on the other request
 			}
 			t.Run(tt.name+"/"+user+" finds a server", func(t *testing.T) { tt.run(t, user, found.URL) })
-			t.Run(tt.name+"/"+user+" finds no server", func(t *testing.T) { tt.run(t, user, nobodyListens) })
+			t.Run(tt.name+"/"+user+" finds no server", func(t *testing.T) { tt.run(t, user, noServer) })
 		}
 	}
 }

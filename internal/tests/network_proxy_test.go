@@ -104,7 +104,7 @@ func TestDefaultTransportReportsStatusOfProxy(t *testing.T) {
 	}
 	assert.Equal(t, []string{"CONNECT example.com:443"}, *requests)
 
-	transport.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(nobodyListens) }
+	transport.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(noServer) }
 	fixtures.AssertEveryCallFails(t, clientAt("https://push.example.com", fixtures.ThreeAttempts),
 		faults.Failure{Kind: "RequestError", NotSent: true, Text: "failed: proxyconnect tcp: dial tcp "})
 }

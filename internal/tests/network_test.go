@@ -35,9 +35,9 @@ func newTLSService(
 	return server, transport
 }
 
-// nobodyListens is the URL of a port that the system gives to no test server. The port of a server
+// noServer is the URL of a port that the system gives to no test server. The port of a server
 // that was closed may be given to the next one.
-const nobodyListens = "http://127.0.0.1:1"
+const noServer = "http://127.0.0.1:1"
 
 // countConnections starts a service and returns its URL and the number of connections made to it.
 func countConnections(t *testing.T, h http.HandlerFunc) (url string, connections *atomic.Int32) {

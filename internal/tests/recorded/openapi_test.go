@@ -28,7 +28,7 @@ const fillIn = "FILL IN"
 
 // openapi.json has the text of the API document on an operation: descriptions, and the types of
 // query parameters. The rest follows from the code: the operation, its record, envelopes, pages,
-// examples. A derived text never has fillIn, since -update would undo what a person writes there.
+// examples. A derived text never has fillIn, since -update would undo the text that a person writes there.
 func TestOpenAPIIsRecorded(t *testing.T) {
 	text := format(openAPI(t), "") + "\n"
 	openAPIFile.compare(t, text)
