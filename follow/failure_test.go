@@ -20,13 +20,7 @@ import (
 func TestPageThatAlwaysFailsStopsNoPollOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(60, 1)}
-		s.fail = func(number int) error {
-			from, to := min((number-1)*20, len(s.list)), min(number*20, len(s.list))
-			if slices.Contains(s.list[from:to], 25) {
-				return errors.New("the response is too long")
-			}
-			return nil
-		}
+		s.fail = s.failsWith(25)
 		r, db := startOn(t, s)
 		require.Len(t, db.batches, 1)
 		s.prepend(1001, 1002)
@@ -34,6 +28,93 @@ func TestPageThatAlwaysFailsStopsNoPollOfOthers(t *testing.T) {
 		assert.Equal(t, []int64{1001, 1002}, db.records)
 		assert.ErrorContains(t, r.Status().Check(10*time.Minute), "page 2: the response is too long")
 	})
+}
+
+// A record may be longer than the limit of a body, or make the service fail.
+func TestPageThatAlwaysFailsInACatchUpIsSkipped(t *testing.T) {
+	for _, length := range []int64{30, 60, 1000} {
+		inBubble(t, fmt.Sprintf("%d new records", length), func(t *testing.T) {
+			const first = 1001
+			s := &service{list: numbers(1000, 1)}
+			r, db := startOn(t, s)
+			bad := first + length - 25
+			s.setFail(s.failsWith(bad))
+			s.prepend(numbers(first, first+length-1)...)
+			wait(time.Hour)
+			require.Len(t, db.records, int(max(20, length-20)), "all but those of page 2")
+			assert.ErrorContains(t, r.Status().Err, "page 2: the response is too long")
+			for n := first + length; n < first+length+40; n++ { // moves the others to another page
+				s.prepend(n)
+				wait(15 * time.Minute)
+			}
+			slices.Sort(db.records)
+			want := numbers(first, first+length+39)
+			assert.Equal(t, slices.DeleteFunc(want, func(n int64) bool { return n == bad }), db.records)
+		})
+	}
+}
+
+func TestFailingPageDelaysOnlyRecordsThatItDecidesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		s.setFail(func(number int) error {
+			if number == 2 {
+				return errors.New("failed")
+			}
+			return nil
+		})
+		s.insertAt(17, 1003) // is new if a known record stands on page 2
+		s.prepend(1001, 1002)
+		wait(4 * time.Minute)
+		assert.Equal(t, []int64{1001, 1002}, db.records)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001, 1002, 1003}, db.records, "page 3 has known records, too")
+	})
+}
+
+// Some services refuse pages behind 10,000 records.
+func TestCatchUpToADepthThatTheServiceRefusesGoesOnWithAReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		s.setFail(func(number int) error {
+			if number > 500 {
+				return &msgpush.APIError{HTTPStatus: 400}
+			}
+			return nil
+		})
+		s.prepend(numbers(1001, 13_000)...)
+		wait(time.Hour)
+		assert.Equal(t, numbers(3001, 13_000), db.records)
+		assert.Len(t, r.missing(), 1)
+		s.prepend(13_001)
+		wait(time.Hour)
+		assert.Equal(t, numbers(3001, 13_001), db.records)
+		assert.NoError(t, r.Status().Err)
+	})
+}
+
+// An outage of a gateway may last for longer than five attempts.
+func TestPageThatFailsForSomeMinutesInACatchUpLosesNoRecord(t *testing.T) {
+	for _, minutes := range []time.Duration{1, 5, 10, 20} {
+		inBubble(t, fmt.Sprintf("%d minutes", minutes), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			r, db := startOn(t, s)
+			end := time.Now().Add(minutes * time.Minute)
+			s.setFail(func(number int) error {
+				if number > 1 && time.Now().Before(end) {
+					return &msgpush.APIError{HTTPStatus: 502, Retryable: true}
+				}
+				return nil
+			})
+			s.prepend(numbers(1001, 1150)...)
+			wait(time.Hour)
+			slices.Sort(db.records)
+			assert.Equal(t, numbers(1001, 1150), db.records)
+			assert.NoError(t, r.Status().Err)
+		})
+	}
 }
 
 func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {

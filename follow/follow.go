@@ -25,9 +25,9 @@
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
 //     by more records than were found, this is reported.
-//   - Failure. Page 1 is requested, and a batch is stored, until that succeeds; another page without which a
-//     poll cannot find new records is requested five times. A page that fails ends the poll, and the next one
-//     is a sweep.
+//   - Failure. Page 1 is requested, and a batch is stored, until that succeeds; another page that the new
+//     records depend on is requested five times. A page that fails ends the poll, and the next one is a sweep,
+//     which skips a page that fails.
 //
 // Some details:
 //
@@ -37,6 +37,8 @@
 //   - If no known record is left, that is also reported as missing, unless the latest sweep and this poll read
 //     the whole list. [Status] has such an error until the next sweep.
 //   - If the total falls six times at one page, the poll ends with an error.
+//   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A sweep
+//     that has skipped a page forgets no id, and reports nothing as missing, unless no known record is left.
 //   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept.
 //
 // docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.
@@ -132,6 +134,9 @@ type Follower[T any] struct {
 	failures failures
 	mustWait time.Duration              // before the next reading, by Retry-After
 	reported map[[sha256.Size]byte]bool // records without an id
+
+	hasFailedPage bool // in this poll
+	skipsPages    bool // the poll before had a page that failed
 
 	numbers      listNumbers
 	checkedPages int              // the number of pages when checkOrder was called

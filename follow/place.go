@@ -11,6 +11,7 @@ const (
 	maxSearches = 3 // how often the newest page is searched while the list grows or shrinks
 	maxRepeats  = 3 // pages in a row with the same records
 	maxBacks    = 5 // how often a reading goes back from a page
+	maxSkips    = 2 // pages in a row that are skipped
 )
 
 // A place is the page that a reading has reached.
@@ -23,6 +24,7 @@ type place[T any] struct {
 	repeats int       // how many pages in a row had the same records: some services repeat their last page
 	deepest int       // the highest number so far
 	backs   int       // how often the reading went back from there
+	skips   int       // how many pages in a row were skipped just before
 }
 
 // newestPage returns the place of the newest record. It returns an error if ctx has ended, or if the next poll
@@ -74,6 +76,10 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 		page, err := f.page(ctx, number, n)
 		if err == nil && f.hasShrunk(p, page) {
 			page, err = f.page(ctx, number, n) // the response may have come from a server that is behind
+		}
+		if err != nil && f.skipsPages {
+			p.skip(number)
+			return nil
 		}
 		if err != nil {
 			return err
@@ -127,6 +133,14 @@ func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page
 	}
 	p.number, p.page, p.items, p.total = number, page, items, page.Total
 	p.longest = max(p.longest, length(page))
+	p.skips = 0
+}
+
+// skip goes on behind a page that has failed. Another one failed in the poll before, although page 1 succeeded
+// twice: so the page is at fault, and not the service. A record may be too long, or deep pages are refused.
+func (p *place[T]) skip(number int) {
+	p.number, p.items = number, nil
+	p.skips++
 }
 
 // inward is the step to the next page.
@@ -141,6 +155,9 @@ func (f *Follower[T]) inward() int {
 func (f *Follower[T]) isLast(p *place[T]) bool {
 	if f.position.NewestLast {
 		return p.number <= 1
+	}
+	if p.skips > 0 {
+		return false
 	}
 	last := f.numbers.pagesOf(p.page.Pages, p.page.Total)
 	records := length(p.page)

@@ -15,6 +15,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	}
 	begun := time.Now()
 	isSweep := !begun.Before(f.sweepAt)
+	f.skipsPages, f.hasFailedPage = f.hasFailedPage, false
 	r, err := f.read(ctx, isSweep)
 	if err != nil {
 		return err
@@ -22,6 +23,8 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	newItems := r.newItems()
 	if r.endsSweep() {
 		f.sweepAt = begun.Add(f.options.SweepInterval)
+	}
+	if r.endsSweep() && !r.mayLackKnown() {
 		if err := f.endSweep(ctx, r, newItems); err != nil {
 			return err
 		}
@@ -96,11 +99,11 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 			return r, nil
 		}
 		if f.isLast(p) {
-			r.hasEnd = f.showsEnd(p)
+			r.hasEnd = f.showsEnd(p) && !r.hasGap
 			return r, nil
 		}
 		n := r.needOfNextPage(hasUnknown)
-		if n == notNeeded || p.repeats >= maxRepeats {
+		if n == notNeeded || p.repeats >= maxRepeats || p.skips >= maxSkips {
 			return r, nil
 		}
 		err := f.next(ctx, p, n)
@@ -114,5 +117,6 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if r.isCut {
 			return r, nil
 		}
+		r.hasGap = r.hasGap || p.skips > 0
 	}
 }

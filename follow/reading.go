@@ -39,6 +39,7 @@ type reading[T any] struct {
 	isSweep    bool  // it goes on until it has the depth of a sweep
 	hasEnd     bool  // it has read the list to its end
 	isCut      bool  // it has ended before, since a page failed or the list changed too fast
+	hasGap     bool  // a page was skipped
 
 	seen    map[int64]bool
 	stamps  []stamp   // of all records
@@ -103,7 +104,8 @@ type need int
 const (
 	notNeeded need = iota
 	optional       // without it, the poll ends, and the next one is a sweep
-	required
+	retried        // as optional, but it is requested five times
+	required       // it is requested five times, and the poll finds nothing without it
 )
 
 // endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If none
@@ -112,6 +114,9 @@ func (r *reading[T]) endsSweep() bool {
 	isFar := r.isSweep || r.known == 0 || r.hasDepth()
 	return isFar && !r.isCut
 }
+
+// mayLackKnown reports whether a page was skipped that may have known records, which must not be forgotten.
+func (r *reading[T]) mayLackKnown() bool { return r.hasGap && r.known > 0 }
 
 // needOfNextPage applies the rules of first starts, polls and sweeps. hasUnknown means that an unknown record
 // is on the latest page.
@@ -124,8 +129,10 @@ func (r *reading[T]) needOfNextPage(hasUnknown bool) need {
 		return optional
 	case r.areKnownDeleted():
 		return notNeeded
-	case r.isAboveKnown(), r.mayHaveNew():
+	case r.isAboveKnown():
 		return required
+	case r.mayHaveNew():
+		return retried
 	}
 	mayHaveLate := hasUnknown && r.known < r.window
 	if (mayHaveLate || r.isSweep) && !r.hasDepth() {

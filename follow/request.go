@@ -28,7 +28,7 @@ func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Pa
 // maxAttempts returns how often a page is requested. Page 1 always exists.
 func maxAttempts(number int, n need) int {
 	switch {
-	case n != required:
+	case n == optional:
 		return 1
 	case number == 1:
 		return math.MaxInt
@@ -40,6 +40,7 @@ func maxAttempts(number int, n need) int {
 func (f *Follower[T]) pageFailed(ctx context.Context, err error) {
 	f.note(ctx, sweepFails, err)
 	f.sweepAt = time.Now()
+	f.hasFailedPage = true
 	f.mustWait = retryAfter(err)
 }
 
@@ -91,10 +92,10 @@ func isNoSuchPage(err error) bool {
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }
 
-// isBehindEnd reports whether the list has no such page. Without a number of pages, a required page probably
-// has the known records, and the request failed.
+// isBehindEnd reports whether the list has no such page. Without a number of pages, a page that is not optional
+// probably has known records, and the request failed.
 func (f *Follower[T]) isBehindEnd(number int, n need) bool {
-	if f.numbers.pages == 0 && n == required && len(f.position.known) > 0 {
+	if f.numbers.pages == 0 && n != optional && len(f.position.known) > 0 {
 		return false
 	}
 	return number > max(1, f.numbers.pages)

@@ -124,6 +124,17 @@ func (s *service) setFail(fail func(number int) error) {
 	s.fail = fail
 }
 
+// failsWith returns a function that makes each page of 20 records fail that has a record.
+func (s *service) failsWith(record int64) func(number int) error {
+	return func(number int) error {
+		from, to := min((number-1)*20, len(s.list)), min(number*20, len(s.list))
+		if slices.Contains(s.list[from:to], record) {
+			return errors.New("the response is too long")
+		}
+		return nil
+	}
+}
+
 // change changes the list.
 func (s *service) change(f func(list []int64) []int64) {
 	s.mu.Lock()
