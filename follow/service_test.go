@@ -188,6 +188,13 @@ func (db *database) store(_ context.Context, b batch) error {
 	return nil
 }
 
+// stored returns the records so far.
+func (db *database) stored() []int64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return slices.Clone(db.records)
+}
+
 // setErrs sets the errors of the next transactions.
 func (db *database) setErrs(errs ...error) {
 	db.mu.Lock()
