@@ -496,6 +496,19 @@ func TestDeliversEachIDOnce(t *testing.T) {
 	assert.Equal(t, ids, got)
 }
 
+func TestSeveralRecordsWithoutAnIDAreReported(t *testing.T) {
+	for name, total := range map[string]int64{"with a total": 3, "without numbers": 0} {
+		t.Run(name, func(t *testing.T) {
+			f := func(context.Context, msgpush.PageRequest) (*fixtures.Page, error) {
+				return &fixtures.Page{Total: total, List: []int64{1, 0, 0}}, nil
+			}
+			got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 3, 0).All(t.Context()))
+			assert.Equal(t, []int64{1, 0}, got)
+			assert.ErrorContains(t, err, "msgpush: page 1: 2 records have the id 0, and at most one of them is delivered")
+		})
+	}
+}
+
 func TestSendsNoMoreRequestsThanNeeded(t *testing.T) {
 	tests := []struct{ prefetch, take, requests int }{
 		{prefetch: 0, take: 0, requests: 1},

@@ -170,6 +170,7 @@ func (it *Iteration[T, O]) newRecords(list []T) []T {
 	if firstOld == len(list) {
 		return list
 	}
+	it.checkZeroIDs(list)
 	fresh := slices.Clone(list[:firstOld])
 	for _, record := range list[firstOld+1:] {
 		if it.seen.Add(it.source.ID(record)) {
@@ -177,6 +178,20 @@ func (it *Iteration[T, O]) newRecords(list []T) []T {
 		}
 	}
 	return fresh
+}
+
+// checkZeroIDs keeps an error for a page with several records without an id, of which one is delivered.
+func (it *Iteration[T, O]) checkZeroIDs(list []T) {
+	zeros := 0
+	for _, record := range list {
+		if it.source.ID(record) == 0 {
+			zeros++
+		}
+	}
+	if zeros > 1 {
+		const format = "%d records have the id 0, and at most one of them is delivered: a Pager without ID delivers all"
+		it.addProblem(it.nextPage, fmt.Errorf(format, zeros))
+	}
 }
 
 // countNew returns how many of the new records come for the first time: the others were left out before.
