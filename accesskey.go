@@ -75,8 +75,10 @@ type AccessKeyCacheOptions struct {
 //   - If fetch fails or returns the rejected key, or is not due yet, the rejected call returns its
 //     response. The key stays in use until it expires.
 //
-// The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout]. While
-// a fetch runs, no other one starts, even if it ignores its context; Set ends the wait for it.
+// The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout]. Callers
+// then stop waiting, even if fetch ignores its context, and another fetch may start. A key that a fetch
+// returns later is cached, unless there is a newer one. While 10 fetches have not returned, no other one
+// starts, and a call without a valid key fails.
 //
 // A call that fetch makes with the same client returns an error if it needs the key that is being fetched. A
 // returned key that has expired is an error. The expiry is compared with the wall clock. A panic of fetch is

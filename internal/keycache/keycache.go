@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"example.com/msgpush/internal/errs"
@@ -42,23 +41,33 @@ type Cache struct {
 // pointer in that struct as an address.
 type state struct {
 	key          string        // empty: none
+	keyNumber    int           // of the fetch of key; for a key of Set, of the latest fetch before Set
 	expires      time.Time     // without a monotonic clock, which stops while the machine sleeps; zero: never
 	renewAfter   time.Time     // no renewal begins before this time
 	replaceAfter time.Time     // no fetch because of a rejection begins before this time
-	current      *pendingFetch // that has not returned, and that Set has not replaced; nil: none
+	current      *pendingFetch // nil: none
+	started      int           // number of fetches so far
+	running      int           // number of fetches that have not returned
 }
 
 // renewalPause is the minimum time from a fetch to the next renewal of a valid key. Without it, each call
 // would begin a renewal while fetch fails.
 const renewalPause = time.Second
 
+// MaxRunning is the maximum number of fetches that have not returned: each of them has a goroutine.
+const MaxRunning = 10
+
 // New returns a cache without a key.
 func New(config Config) *Cache { return &Cache{Config: config, state: new(state)} }
 
 // A pendingFetch is a call of fetch, for which several callers may wait.
+//
+// It is the current one from its start until it returns, exceeds its timeout, or Set is called. Meanwhile, no
+// other fetch starts. A fetch may ignore its context and return later. Then its key is stored, unless there is
+// a newer one, and nothing else happens.
 type pendingFetch struct {
+	number   int           // 1 for the first fetch
 	replaced string        // the key that was reported as rejected; empty: none
-	hasEnded atomic.Bool   // by its result, its timeout or Set; set before OnError is called
 	done     chan struct{} // closed after OnError has returned, when key and err are set
 	key      string        // also after an error, whose text may contain it
 	err      error
@@ -80,9 +89,9 @@ var errOwnKey = errors.New("fetch of CachedAccessKey makes a call that needs the
 
 // AccessKey implements msgpush.AccessKeySource.
 func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) {
-	key, f := c.get(ctx, rejected)
+	key, f, err := c.get(ctx, rejected)
 	if f == nil {
-		return key, nil
+		return key, err
 	}
 	if ctx.Value(fetchOf{c}) != nil {
 		return "", errOwnKey
@@ -126,47 +135,42 @@ func endsWithin(d time.Duration, expires time.Time) bool {
 	return !expires.IsZero() && time.Until(expires) <= d
 }
 
-// get returns the key, or the call of fetch to wait for. It starts one if one is needed.
-func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch) {
+// get returns the key, or the call of fetch to wait for. It starts one if one is needed. It returns an error
+// if there is no key, and too many fetches have not returned.
+func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	isRejected := c.isValid() && c.key == rejected
-	if c.current != nil {
-		return c.getDuring(c.current, isRejected)
-	}
-	now := time.Now()
+	isValid, now := c.isValid(), time.Now()
+	isRejected := isValid && c.key == rejected
 	switch {
-	case !c.isValid():
-		return "", c.start(ctx, rejected)
+	case c.current != nil:
+		isBeingReplaced := isRejected || c.key == c.current.replaced
+		if !isValid || isBeingReplaced {
+			return "", c.current, nil
+		}
+	case c.running == MaxRunning:
+		if !isValid {
+			return "", nil, c.timeoutError(context.DeadlineExceeded)
+		}
+	case !isValid:
+		return "", c.start(ctx, rejected), nil
 	case isRejected && !now.Before(c.replaceAfter):
 		c.replaceAfter = now.Add(c.MinInterval)
-		return "", c.start(ctx, rejected)
+		return "", c.start(ctx, rejected), nil
 	case !isRejected && endsWithin(c.Early, c.expires) && !now.Before(c.renewAfter):
 		c.start(ctx, "")
 	}
-	return c.key, nil
-}
-
-// getDuring is get while a call of fetch has not returned. The call may have exceeded its timeout: then its
-// error is set, and a key that is valid is still returned.
-func (c *Cache) getDuring(f *pendingFetch, isRejected bool) (string, *pendingFetch) {
-	if !c.isValid() {
-		return "", f
-	}
-	replacesKey := isRejected || c.key == f.replaced
-	if replacesKey && !f.hasEnded.Load() {
-		return "", f
-	}
-	return c.key, nil
+	return c.key, nil, nil
 }
 
 // start starts a call of fetch in the background. Its context does not end with the caller's, since other
-// callers wait for it, too. Until it returns, or Set is called, no other one starts: a fetch that ignores its
-// context would leave a goroutine each time.
+// callers wait for it, too.
 func (c *Cache) start(ctx context.Context, replaced string) *pendingFetch {
 	ctx = context.WithValue(context.WithoutCancel(ctx), fetchOf{c}, true)
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	f := &pendingFetch{replaced: replaced, done: make(chan struct{})}
+	c.started++
+	c.running++
+	f := &pendingFetch{number: c.started, replaced: replaced, done: make(chan struct{})}
 	c.current = f
 	stop := context.AfterFunc(ctx, func() { // fetch may ignore its context
 		c.end(f, "", c.timeoutError(ctx.Err()))
@@ -179,7 +183,7 @@ func (c *Cache) start(ctx context.Context, replaced string) *pendingFetch {
 	return f
 }
 
-// run calls fetch, and stores its result even if f has exceeded its timeout: the key may be good.
+// run calls fetch, and stores its key even if f has exceeded its timeout: the key may be good.
 func (c *Cache) run(ctx context.Context, f *pendingFetch) {
 	key, expires, err := "", time.Time{}, errors.New("fetch did not return")
 	defer func() { // runs even if fetch panics or calls runtime.Goexit
@@ -208,24 +212,21 @@ func checkKey(key string, expires time.Time) error {
 	return nil
 }
 
-// store ends f as the current fetch, and stores its key, unless another one was set meanwhile.
+// store counts f as returned, and stores its key, unless there is a newer one.
 func (c *Cache) store(f *pendingFetch, key string, expires time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current != f {
-		return
-	}
-	c.current = nil
-	c.renewAfter = time.Now().Add(renewalPause)
-	if err == nil {
-		c.key, c.expires = key, expires.Round(0)
+	c.running--
+	isNewest := f.number > c.keyNumber
+	if err == nil && isNewest {
+		c.key, c.keyNumber, c.expires = key, f.number, expires.Round(0)
 	}
 }
 
-// end ends f once: its timeout, its result and Set race. It reports an error, and returns the outcome to the
-// callers that wait for f.
+// end ends f as the current fetch, once: its timeout, its result and Set race. It reports an error, and
+// returns the outcome to the callers that wait for f.
 func (c *Cache) end(f *pendingFetch, key string, err error) {
-	if !f.hasEnded.CompareAndSwap(false, true) {
+	if !c.leave(f) {
 		return
 	}
 	if err != nil && c.OnError != nil {
@@ -233,6 +234,18 @@ func (c *Cache) end(f *pendingFetch, key string, err error) {
 	}
 	f.key, f.err = key, err
 	close(f.done)
+}
+
+// leave makes f no longer the current fetch, and reports whether it was.
+func (c *Cache) leave(f *pendingFetch) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != f {
+		return false
+	}
+	c.current = nil
+	c.renewAfter = time.Now().Add(renewalPause)
+	return true
 }
 
 // redacted returns err without keys in its text.
@@ -251,9 +264,8 @@ func (c *Cache) Set(key string, expires time.Time) {
 		return
 	}
 	c.mu.Lock()
-	c.key, c.expires = key, expires.Round(0)
+	c.key, c.keyNumber, c.expires = key, c.started, expires.Round(0)
 	f := c.current
-	c.current = nil
 	c.mu.Unlock()
 	if f != nil {
 		c.end(f, key, nil)

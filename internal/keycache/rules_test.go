@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,13 +18,15 @@ import (
 	"example.com/msgpush/internal/tests/fixtures"
 )
 
+const timeout = 30 * time.Second
+
 var errNoKey = errors.New("the vault is sealed")
 
 // newCache returns a cache with the defaults of msgpush.CachedAccessKey.
 func newCache(
 	fetch func(context.Context) (string, time.Time, error), config keycache.Config,
 ) *keycache.Cache {
-	config.Fetch, config.MinInterval, config.Timeout = fetch, time.Second, 30*time.Second
+	config.Fetch, config.MinInterval, config.Timeout = fetch, time.Second, timeout
 	return keycache.New(config)
 }
 
@@ -389,42 +392,130 @@ func TestOnErrorGetsTheErrorOfEachFetch(t *testing.T) {
 	})
 }
 
-// A fetch may ignore its context. Its callers must not wait for it without end.
 func TestFetchEndsAfterItsTimeout(t *testing.T) {
-	for name, tt := range map[string]struct {
-		fetch   func(context.Context) (string, time.Time, error)
-		isStuck bool // fetch goes on after its timeout
-	}{
-		"honours its context": {
-			fetch: func(ctx context.Context) (string, time.Time, error) {
-				<-ctx.Done()
-				return "", time.Time{}, fmt.Errorf("vault: %w", ctx.Err())
-			},
-			isStuck: false,
+	for name, fetch := range map[string]func(context.Context) (string, time.Time, error){
+		"honours its context": func(ctx context.Context) (string, time.Time, error) {
+			<-ctx.Done()
+			return "", time.Time{}, fmt.Errorf("vault: %w", ctx.Err())
 		},
-		"ignores its context": {
-			fetch: func(context.Context) (string, time.Time, error) {
-				time.Sleep(time.Hour)
-				return fixtures.TestKey, time.Time{}, nil
-			},
-			isStuck: true,
-		},
+		"ignores its context": fetchThatIgnoresItsContext(time.Hour),
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
-			source := newCache(tt.fetch, keycache.Config{})
-			fails := func(after time.Duration) {
-				start := time.Now()
-				_, err := source.AccessKey(t.Context(), "")
-				assert.Equal(t, after, time.Since(start))
-				assert.ErrorContains(t, err, "fetch did not return within 30s, the timeout of CachedAccessKey")
-				assert.ErrorIs(t, err, context.DeadlineExceeded)
-			}
-			fixtures.Concurrently(3, func() { fails(30 * time.Second) })
-			if tt.isStuck {
-				fails(0) // no other fetch starts
-				time.Sleep(2 * time.Hour)
-				assertKey(t, source, "", fixtures.TestKey, 0)
-			}
+			source := newCache(fetch, keycache.Config{})
+			fixtures.Concurrently(3, func() { assertTimeout(t, source, timeout) })
+			time.Sleep(2 * time.Hour)
 		})
 	}
+}
+
+// fetchThatIgnoresItsContext returns a fetch that takes the first delay, then the second one and so on. The
+// last delay repeats. Its keys are key-1, key-2, …
+func fetchThatIgnoresItsContext(delays ...time.Duration) func(context.Context) (string, time.Time, error) {
+	var fetches atomic.Int32
+	return func(context.Context) (string, time.Time, error) {
+		n := int(fetches.Add(1))
+		time.Sleep(delays[min(n, len(delays))-1])
+		return fmt.Sprint("key-", n), time.Time{}, nil
+	}
+}
+
+// assertTimeout checks that a source returns the error of a fetch that exceeded its timeout.
+func assertTimeout(t *testing.T, source *keycache.Cache, after time.Duration) {
+	t.Helper()
+	start := time.Now()
+	_, err := source.AccessKey(t.Context(), "")
+	assert.Equal(t, after, time.Since(start))
+	assert.ErrorContains(t, err, "fetch did not return within 30s, the timeout of CachedAccessKey")
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestAnotherFetchStartsAfterOneThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newCache(fetchThatIgnoresItsContext(time.Hour, time.Second), keycache.Config{})
+		assertTimeout(t, source, timeout)
+		assertKey(t, source, "", "key-2", time.Second)
+		time.Sleep(2 * time.Hour)
+		assertKey(t, source, "", "key-2", 0) // newer than the late key
+	})
+}
+
+func TestAnotherRenewalStartsAfterOneThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newCache(fetchThatIgnoresItsContext(time.Hour, time.Second), keycache.Config{Early: time.Hour})
+		source.Set("set", time.Now().Add(10*time.Minute))
+		assertKey(t, source, "", "set", 0) // starts the first renewal
+		time.Sleep(timeout + time.Second)
+		assertKey(t, source, "", "set", 0) // starts the second renewal
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assertKey(t, source, "", "key-2", 0)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestAnotherFetchForRejectionStartsAfterOneThatDoesNotReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newCache(fetchThatIgnoresItsContext(time.Hour, time.Second), keycache.Config{})
+		source.Set("set", time.Time{})
+		assertKey(t, source, "set", "set", timeout) // waits for the first fetch
+		assertKey(t, source, "set", "key-2", time.Second)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// Each fetch that does not return leaves a goroutine.
+func TestNumberOfFetchesThatDoNotReturnIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running atomic.Int32
+		release := make(chan struct{})
+		source := newCache(func(context.Context) (string, time.Time, error) {
+			running.Add(1)
+			defer running.Add(-1)
+			<-release
+			return "", time.Time{}, errNoKey
+		}, keycache.Config{})
+		for range keycache.MaxRunning {
+			assertTimeout(t, source, timeout)
+		}
+		assertTimeout(t, source, 0)
+		assert.EqualValues(t, keycache.MaxRunning, running.Load())
+
+		source.Set("set", time.Now().Add(time.Hour))
+		assertKey(t, source, "set", "set", 0) // no fetch starts
+		time.Sleep(time.Hour)
+		assertTimeout(t, source, 0)
+
+		release <- struct{}{} // one of them returns
+		synctest.Wait()
+		assertTimeout(t, source, timeout)
+		close(release)
+		synctest.Wait()
+		_, err := source.AccessKey(t.Context(), "")
+		assert.ErrorIs(t, err, errNoKey)
+	})
+}
+
+func TestLateKeyIsUsedUnlessThereIsANewerOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetch := fetchThatIgnoresItsContext(time.Hour, timeout+time.Second, time.Hour/2, time.Second)
+		source := newCache(fetch, keycache.Config{})
+		assertTimeout(t, source, timeout)
+		assertTimeout(t, source, timeout)
+		assertKey(t, source, "", "key-2", timeout) // waits for the third fetch; the second one returns meanwhile
+		assertKey(t, source, "", "key-2", 0)
+		time.Sleep(time.Hour / 2)
+		assertKey(t, source, "", "key-3", 0) // the third fetch began after the second one
+		time.Sleep(time.Hour)
+		assertKey(t, source, "", "key-3", 0) // the first fetch has returned
+	})
+}
+
+func TestLateKeyDoesNotReplaceKeyThatWasSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newCache(fetchThatIgnoresItsContext(time.Hour), keycache.Config{})
+		assertTimeout(t, source, timeout)
+		source.Set("set", time.Time{})
+		time.Sleep(2 * time.Hour)
+		assertKey(t, source, "", "set", 0)
+	})
 }
