@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"example.com/msgpush/internal/httpspec"
 )
@@ -28,8 +29,9 @@ const minKey = 6
 // Keys are access keys to redact. Texts must be redacted before [Shorten] changes them, which could leave a
 // part of a key. The zero value has no keys. A copy may be changed independently of the original.
 type Keys struct {
-	keys  []string
-	forms []string // of keys, the longest first, since a form may contain another; nil: none, or not made yet
+	keys   []string
+	forms  []string              // of keys, the longest first, since a form may contain another; nil: not made yet
+	latest *atomic.Pointer[Keys] // the keys of a copy whose forms were made last; nil before Prepare
 }
 
 // Has reports whether a key was added. A key that is too short never is.
@@ -44,18 +46,39 @@ func (k *Keys) Add(key string) {
 	k.forms = nil
 }
 
-// Prepare makes the forms of the keys, which copies then share.
+// Prepare makes the forms of the keys. Copies of k use them, too, and also forms that another copy has made
+// of the same keys: making them takes a quarter of the time of a short call.
 func (k *Keys) Prepare() {
-	if k.forms != nil {
+	k.latest = new(atomic.Pointer[Keys])
+	k.prepare()
+}
+
+// prepare makes the forms of the keys, unless a copy has made them.
+func (k *Keys) prepare() {
+	if k.forms != nil || len(k.keys) == 0 {
 		return
 	}
-	for _, key := range k.keys {
-		k.forms = append(k.forms, formsOf(key)...)
+	if k.latest == nil {
+		k.forms = formsOfAll(k.keys)
+		return
 	}
-	slices.SortFunc(k.forms, func(a, b string) int {
+	latest := k.latest.Load()
+	hasSameKeys := latest != nil && slices.Equal(latest.keys, k.keys)
+	if !hasSameKeys {
+		latest = &Keys{keys: k.keys, forms: formsOfAll(k.keys)}
+		k.latest.Store(latest)
+	}
+	k.forms = latest.forms
+}
+
+func formsOfAll(keys []string) (forms []string) {
+	for _, key := range keys {
+		forms = append(forms, formsOf(key)...)
+	}
+	slices.SortFunc(forms, func(a, b string) int {
 		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
 	})
-	k.forms = slices.Compact(k.forms)
+	return slices.Compact(forms)
 }
 
 // formsOf returns the forms in which a key comes back: unchanged, in a JSON string, in a Go string, and in a
@@ -109,7 +132,7 @@ func (k *Keys) Text(foreign string) string {
 }
 
 func (k *Keys) replace(text string) string {
-	k.Prepare()
+	k.prepare()
 	for _, form := range k.forms {
 		text = strings.ReplaceAll(text, form, Placeholder)
 	}
