@@ -22,8 +22,9 @@ import (
 //     package lenient. encoding/json decodes the result.
 //  3. If that fails for a page, encoding/json decodes it record by record, and leaves records out.
 //
-// A service that sends strings as integers does so in each response. So after the first one, a client without
-// WithUnmarshal begins with step 2: rejecting a page costs more than converting it.
+// A service that sends strings as integers does so in many responses. So after one that was converted, a
+// client without WithUnmarshal begins with step 2, until a success needs no conversion: rejecting a page costs
+// more than converting it.
 //
 // A response with another schema must not look like an empty list, or like a record whose members are all
 // zero. So a page needs a list or a total of 0, and a record of this package an id or a value. The zero value
@@ -42,7 +43,7 @@ type decoder struct {
 	unmarshal func([]byte, any) error
 	// required means that the data must not be missing.
 	required bool
-	// convertFirst means that an earlier success had to be converted. It is nil with WithUnmarshal.
+	// convertFirst means that the latest success had to be converted. It is nil with WithUnmarshal.
 	convertFirst *atomic.Bool
 }
 
@@ -80,8 +81,9 @@ func isErrorCode(code int) bool { return code != 0 && code != call.CodeSuccess }
 
 // decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted.
 func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
-	if d.convertFirst != nil && d.convertFirst.Load() {
-		return decodeConverted[T](body)
+	convertFirst := d.convertFirst != nil && d.convertFirst.Load()
+	if convertFirst && json.Valid(body) {
+		return decodeConverted[T](d, body)
 	}
 	err = d.unmarshal(body, &env)
 	if err == nil || isErrorCode(env.Code) || !json.Valid(body) {
@@ -100,13 +102,13 @@ func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted 
 	return env, converted, err
 }
 
-// decodeConverted makes step 2 for a body that may be invalid JSON.
-func decodeConverted[T any](body []byte) (env Envelope[*T], converted []byte, err error) {
-	converted = body
-	if json.Valid(body) {
-		converted, _ = convertScalars[T](body)
-	}
+// decodeConverted makes step 2 for valid JSON, without step 1.
+func decodeConverted[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
+	converted, changed := convertScalars[T](body)
 	err = json.Unmarshal(converted, &env)
+	if !changed && !isErrorCode(env.Code) {
+		d.convertFirst.Store(false)
+	}
 	return env, converted, err
 }
 
