@@ -57,12 +57,14 @@ type Caller struct {
 	// verb such as %s, fmt prints the Caller, but a pointer in the Caller as an address.
 	FixedKeys *redact.Keys
 
-	retrier           *retryablehttp.Client
-	quota             *quota
-	hasTimedOut       atomic.Bool  // an attempt has timed out, and closeIdleAfterTimeout did nothing since
-	closedAt          atomic.Int64 // the time when closeIdleAfterTimeout last closed connections
-	timeoutErr        error        // of a call that took longer than its timeout
-	attemptTimeoutErr error        // of an attempt that took longer than its timeout
+	retrier     *retryablehttp.Client
+	quota       *quota
+	hasTimedOut atomic.Bool // an attempt has timed out, and closeIdleAfterTimeout did nothing since
+	// closedAt is when closeIdleAfterTimeout last closed connections; nil: never. It is a time.Time, whose
+	// monotonic clock does not go back when the clock of the machine is set.
+	closedAt          atomic.Pointer[time.Time]
+	timeoutErr        error // of a call that took longer than its timeout
+	attemptTimeoutErr error // of an attempt that took longer than its timeout
 }
 
 // NewCaller returns a caller. keys becomes its FixedKeys.

@@ -30,12 +30,12 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 		if err == nil {
 			return resp, nil
 		}
-		cause := context.Cause(ctx)
-		// A deadline of the caller counts, too: it often ends before the timeout of an attempt.
-		if s.resp == nil && errors.Is(cause, context.DeadlineExceeded) {
+		// A deadline of the caller counts, too: it often ends before the timeout of an attempt. Its cause may be
+		// any error.
+		if s.resp == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.hasTimedOut.Store(true)
 		}
-		if cause == timeoutErr { //nolint:errorlint // not an error that wraps it
+		if context.Cause(ctx) == timeoutErr { //nolint:errorlint // not an error that wraps it
 			return nil, timeoutErr // not every transport returns the cause of a context
 		}
 		return nil, err
@@ -60,8 +60,11 @@ func (c *Caller) closeIdleAfterTimeout() {
 	if !c.hasTimedOut.Load() {
 		return
 	}
-	last, now := c.closedAt.Load(), time.Now().UnixNano()
-	if now-last >= int64(c.AttemptTimeout) && c.closedAt.CompareAndSwap(last, now) {
+	now, last := time.Now(), c.closedAt.Load()
+	if last != nil && now.Sub(*last) < c.AttemptTimeout {
+		return
+	}
+	if c.closedAt.CompareAndSwap(last, &now) { // otherwise, another attempt closes them
 		c.hasTimedOut.Store(false)
 		c.CloseIdleConnections()
 	}

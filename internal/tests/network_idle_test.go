@@ -2,6 +2,7 @@ package tests_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -124,17 +125,23 @@ func TestOnlyOneAttemptFailsIfBalancerForgetsIdleConnections(t *testing.T) {
 }
 
 func TestCallAfterDeadlineOnForgottenConnectionSucceeds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, client := newBalancer(t, msgpush.NewTransport(), respondAfterOneSecond)
-		burst(t, client)
-		b.forget()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // ends before the timeout of the attempt
-		defer cancel()
-		_, err := client.MailDetail(ctx, "7")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = client.MailDetail(t.Context(), "7")
-		assert.NoError(t, err)
-	})
+	for name, cause := range map[string]error{
+		"deadline":              nil,
+		"deadline with a cause": errors.New("the caller waits no longer"),
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			b, client := newBalancer(t, msgpush.NewTransport(), respondAfterOneSecond)
+			burst(t, client)
+			b.forget()
+			// The deadline is before the timeout of the attempt.
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, cause)
+			defer cancel()
+			_, err := client.MailDetail(ctx, "7")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			_, err = client.MailDetail(t.Context(), "7")
+			assert.NoError(t, err)
+		})
+	}
 }
 
 func TestCancelledCallClosesNoIdleConnection(t *testing.T) {
