@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
 )
 
@@ -61,7 +60,7 @@ func (c *Caller) getSlot(s *state) error {
 const staleAfter = 50 * time.Millisecond
 
 func (c *Caller) waitForSlot(s *state) error {
-	if err := c.Limiter.Wait(&s.call); err != nil {
+	if err := c.Limiter.Wait(s.ctx); err != nil {
 		return &stopError{"waiting for the rate limiter: ", err}
 	}
 	return nil
@@ -70,16 +69,16 @@ func (c *Caller) waitForSlot(s *state) error {
 // nextKey sets the key of the next attempt to the key of the source. It returns sameKey if the
 // source returns the rejected key again.
 func (c *Caller) nextKey(s *state) error {
-	if errs.OfContext(&s.call) != nil {
+	if s.endErr() != nil {
 		return contextEnded
 	}
-	key, err := c.Source(&s.call, s.rejectedKey)
+	key, err := c.Source(s.ctx, s.rejectedKey)
 	isKnown := s.keys.Has(key) // and has been checked
 	if err == nil && !isKnown {
 		err = httpspec.CheckKey("the key", key)
 	}
 	s.keys.Add(key) // also after an error, whose text may contain it
-	if err != nil || errs.OfContext(&s.call) != nil {
+	if err != nil || s.endErr() != nil {
 		return &stopError{"access key: ", err}
 	}
 	if key == s.rejectedKey {

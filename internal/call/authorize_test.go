@@ -77,14 +77,14 @@ func TestAuthorizeStopsWithoutSending(t *testing.T) {
 			return "waiting for the rate limiter: ", errVault
 		},
 		"context that has ended": func(_ *Caller, s *state) (string, error) {
-			ctx, cancel := context.WithCancel(s.Context)
+			ctx, cancel := context.WithCancel(s.ctx)
 			cancel()
-			s.Context = ctx
+			s.ctx = ctx
 			return "", nil
 		},
 		"context that ends while the source blocks": func(c *Caller, s *state) (string, error) {
-			ctx, cancel := context.WithCancel(s.Context)
-			s.Context = ctx
+			ctx, cancel := context.WithCancel(s.ctx)
+			s.ctx = ctx
 			c.Source = func(context.Context, string) (string, error) { cancel(); return "first-key", nil }
 			return "access key: ", nil
 		},

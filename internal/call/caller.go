@@ -120,7 +120,7 @@ type Result struct {
 // Do makes a call. An error means that no HTTP request can be made from the arguments. Its text may contain
 // a secret.
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
-	s := newState(ctx, spec, *c.FixedKeys)
+	s := &state{spec: spec, keys: *c.FixedKeys}
 	err := c.do(ctx, s)
 	return Result{s.soFar(), s.final, s.leftOut}, err
 }
@@ -129,8 +129,8 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 	if ctx == nil {
 		return errors.New("the context is nil")
 	}
-	s.call.setTimeout(c.Timeout, c.timeoutErr)
-	defer s.call.end()
+	end := c.begin(ctx, s)
+	defer end()
 	req, err := c.newRequest(s)
 	if err != nil {
 		return err
@@ -146,6 +146,22 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 		s.final = s.failureOf(contextEnded)
 	}
 	return nil
+}
+
+// begin sets the context and the deadline of a call. The returned function stops the timer of the context. Only
+// a limiter and a key source need that timer: the timer of an attempt ends it at the deadline of the call.
+func (c *Caller) begin(ctx context.Context, s *state) (end context.CancelFunc) {
+	s.ctx = withState(ctx, s)
+	if c.Timeout == 0 {
+		return func() {}
+	}
+	s.deadline, s.timeoutErr = time.Now().Add(c.Timeout), c.timeoutErr
+	hasKeySource := c.CanReplaceKey
+	if c.Limiter == nil && !hasKeySource {
+		return func() {}
+	}
+	s.ctx, end = context.WithDeadlineCause(s.ctx, s.deadline, s.timeoutErr)
+	return end
 }
 
 // CloseIdleConnections closes the idle connections of the transport, if it has that method.

@@ -11,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"example.com/msgpush/internal/redact"
 )
 
 // newStep returns a caller whose source returns "first-key", the state of a call, and its request.
@@ -27,10 +25,12 @@ func newStep(t *testing.T) (*Caller, *state, *http.Request) {
 		Source:           func(context.Context, string) (string, error) { return "first-key", nil },
 		Transport:        respond(200, strings.NewReader("{}")),
 	}
-	s := newState(t.Context(), Spec{Operation: "Test", Method: http.MethodGet}, redact.Keys{})
-	req, err := http.NewRequestWithContext(s, http.MethodGet, "https://push.example.com/x", nil)
+	c := &Caller{Config: config, quota: newQuota(0), attemptTimeoutErr: timeoutError("timeout %v", time.Second)}
+	s := &state{spec: Spec{Operation: "Test", Method: http.MethodGet}}
+	c.begin(t.Context(), s)
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "https://push.example.com/x", nil)
 	require.NoError(t, err)
-	return &Caller{Config: config, quota: newQuota(0), attemptTimeoutErr: timeoutError("timeout %v", time.Second)}, s, req
+	return c, s, req
 }
 
 func respond(status int, body io.Reader, location ...string) roundTripFunc {
@@ -70,15 +70,4 @@ func TestChainHasNoMethodCloseIdleConnections(t *testing.T) {
 	c.Transport = new(http.Transport)
 	_, ok := c.chain().(interface{ CloseIdleConnections() })
 	assert.False(t, ok, "go-retryablehttp would call it after each call that fails")
-}
-
-func TestStateIsFoundInContextOfRequest(t *testing.T) {
-	type key struct{}
-	s := newState(context.WithValue(t.Context(), key{}, "value"), Spec{Operation: "MailDetail"}, redact.Keys{})
-	ctx, cancel := context.WithCancel(s)
-	defer cancel()
-	assert.Same(t, s, stateOf(ctx))
-	assert.Equal(t, "MailDetail", OperationFromContext(ctx))
-	assert.Equal(t, "value", ctx.Value(key{}))
-	assert.Empty(t, OperationFromContext(t.Context()))
 }

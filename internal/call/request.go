@@ -36,7 +36,7 @@ func (c *Caller) newRequest(s *state) (*retryablehttp.Request, error) {
 		return nil, fmt.Errorf("the path, the query or the body contains %q in place of a secret: "+
 			"use string(s) to send the value of a Secret s", redact.Placeholder)
 	}
-	req := &retryablehttp.Request{Request: new(http.Request).WithContext(s)}
+	req := &retryablehttp.Request{Request: new(http.Request).WithContext(s.ctx)}
 	req.Method, req.URL, req.Host, req.Header = r.Method, &u, u.Host, http.Header{}
 	if r.Body == nil {
 		return req, nil

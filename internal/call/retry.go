@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"example.com/msgpush/internal/errs"
 )
 
 // An Outcome is what Report learns of an attempt. Its texts may contain secrets.
@@ -48,7 +46,7 @@ func (c *Caller) report(s *state, failure *Failure, duration time.Duration) {
 	if c.Report == nil {
 		return
 	}
-	c.Report(&s.call, Outcome{
+	c.Report(s.ctx, Outcome{
 		Call:     s.soFar(),
 		Start:    s.start,
 		Duration: duration,
@@ -65,7 +63,7 @@ func (c *Caller) report(s *state, failure *Failure, duration time.Duration) {
 // decide returns the final failure of the call after the failure f of an attempt, or nil if another
 // attempt follows.
 func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
-	hasEnded := errs.OfContext(&s.call) != nil
+	hasEnded := s.endErr() != nil
 	if hasEnded && f.Kind == NoResponse {
 		return s.interrupted(f)
 	}

@@ -34,8 +34,8 @@ func TestWaitIsClippedToTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for left, want := range map[time.Duration]time.Duration{200: 0, 201: 200, 210: 205, 400: 300, 700: 400} {
 			c, s, _ := newStep(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 9+left)
-			s.Context, s.attempts = ctx, 1
+			ctx, cancel := context.WithTimeout(s.ctx, 9+left)
+			s.ctx, s.attempts = ctx, 1
 			highest := time.Duration(0)
 			for range 10_000 {
 				wait, ok := c.drawWait(s, 9)
@@ -54,9 +54,9 @@ func TestRequestedWaitOfAnyLengthDoesNotOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, _ := newStep(t)
 		c.Retry.MinWait, c.Retry.MaxWait = 5*time.Second, math.MaxInt64
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(s.ctx, 2*time.Second)
 		defer cancel()
-		s.Context, s.attempts = ctx, 1
+		s.ctx, s.attempts = ctx, 1
 		for _, requested := range []time.Duration{0, 2 * time.Second, math.MaxInt64 - 1, math.MaxInt64} {
 			wait, ok := c.drawWait(s, requested)
 			assert.False(t, ok, "%v + %v", requested, wait)
@@ -96,15 +96,15 @@ func decideAfter(t *testing.T, f *Failure, change func(*Caller, *state)) (end *F
 func TestDecide(t *testing.T) {
 	errEnd := errors.New("shutting down")
 	end := func(_ *Caller, s *state) {
-		ctx, cancel := context.WithCancelCause(s.Context)
+		ctx, cancel := context.WithCancelCause(s.ctx)
 		cancel(errEnd)
-		s.Context = ctx
+		s.ctx = ctx
 	}
 	withDeadline := func(d time.Duration) func(*Caller, *state) {
 		return func(_ *Caller, s *state) {
-			ctx, cancel := context.WithTimeout(s.Context, d)
+			ctx, cancel := context.WithTimeout(s.ctx, d)
 			t.Cleanup(cancel)
-			s.Context = ctx
+			s.ctx = ctx
 		}
 	}
 	canReplace := func(c *Caller, _ *state) {

@@ -3,7 +3,7 @@ package call
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math"
 	"net/http"
 	"time"
 
@@ -11,12 +11,12 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// A state is shared by the attempts of one call. It is the context of their requests, in which each step finds
-// it. It ends with the context of the caller, and not at the timeout of the call: each attempt has its own
-// timeout. Only the goroutine of the call uses the fields below spec.
+// A state is shared by the attempts of one call. It is a value of the context of their requests, in which each
+// step finds it. Only the goroutine of the call uses the fields below spec.
 type state struct {
-	context.Context             // of the caller
-	call            callContext // the state with the timeout of the call
+	ctx        context.Context // of the requests
+	deadline   time.Time       // by the timeout of the call; zero: none
+	timeoutErr error           // of the call at its deadline
 
 	spec  Spec
 	query string      // of the request, which may contain secrets
@@ -39,34 +39,48 @@ type state struct {
 
 type stateKey struct{}
 
-func newState(ctx context.Context, spec Spec, keys redact.Keys) *state {
-	s := &state{Context: ctx, spec: spec, keys: keys}
-	s.call.Context = s
-	return s
-}
-
-// Value returns the state itself for stateKey.
-func (s *state) Value(key any) any {
-	if key == (stateKey{}) {
-		return s
-	}
-	return s.Context.Value(key)
-}
-
-// Format writes the operation, never the access key: a program may print the context of a call.
-func (s *state) Format(f fmt.State, _ rune) {
-	_, _ = fmt.Fprintf(f, "msgpush.Call(%s)", s.spec.Operation)
+// withState returns a context with a state. Its value is a pointer to a pointer, which fmt prints as an address:
+// a program may print a context, and fmt would print the access key in a struct that the value points to.
+func withState(ctx context.Context, s *state) context.Context {
+	return context.WithValue(ctx, stateKey{}, &s)
 }
 
 // stateOf returns the state of the call whose request has the context ctx.
-func stateOf(ctx context.Context) *state { return ctx.Value(stateKey{}).(*state) }
+func stateOf(ctx context.Context) *state { return *ctx.Value(stateKey{}).(**state) }
 
 // OperationFromContext returns the operation of the call whose request has the context ctx, or "".
 func OperationFromContext(ctx context.Context) string {
-	if s, ok := ctx.Value(stateKey{}).(*state); ok {
-		return s.spec.Operation
+	if s, ok := ctx.Value(stateKey{}).(**state); ok {
+		return (*s).spec.Operation
 	}
 	return ""
+}
+
+func (s *state) hasTimeout() bool { return !s.deadline.IsZero() }
+
+// timeLeft returns the time until the timeout of the call or the deadline of the caller, whichever is earlier.
+func (s *state) timeLeft() time.Duration {
+	left := time.Duration(math.MaxInt64)
+	if deadline, hasDeadline := s.ctx.Deadline(); hasDeadline {
+		left = time.Until(deadline)
+	}
+	if s.hasTimeout() {
+		left = min(left, time.Until(s.deadline))
+	}
+	return max(0, left)
+}
+
+// endErr returns why the call must end: its context has ended, or its timeout has passed. It returns nil if
+// the call may continue.
+func (s *state) endErr() error {
+	hasTimedOut := s.hasTimeout() && !time.Now().Before(s.deadline)
+	if hasTimedOut && s.ctx.Err() == nil {
+		return s.timeoutErr
+	}
+	if errs.OfContext(s.ctx) == nil {
+		return nil
+	}
+	return errs.WithCause(s.ctx)
 }
 
 // counted returns the number of attempts as MaxAttempts counts them: replacing the key allows one
@@ -125,7 +139,11 @@ func (s *state) stopped(err error) *Failure {
 // interrupted returns the final failure of a call whose context ended during an attempt with the
 // failure f. Previous is f, such as a failed dial, unless f only says that the context has ended.
 func (s *state) interrupted(f *Failure) *Failure {
-	if errors.Is(f.Cause, context.Cause(s.Context)) || errors.Is(f.Cause, errs.OfContext(&s.call)) {
+	err := errs.OfContext(s.ctx)
+	if err == nil { // the timeout of the call has ended it
+		err = context.DeadlineExceeded
+	}
+	if errors.Is(f.Cause, context.Cause(s.ctx)) || errors.Is(f.Cause, err) {
 		return s.failureOf(&stopError{step: f.Step})
 	}
 	s.last = f
@@ -136,8 +154,8 @@ func (s *state) interrupted(f *Failure) *Failure {
 // did not fail.
 func (s *state) failureOf(stop *stopError) *Failure {
 	cause := stop.err
-	if errs.OfContext(&s.call) != nil { // the reason, also if the step returned another error
-		cause = s.call.cause()
+	if err := s.endErr(); err != nil { // the reason, also if the step returned another error
+		cause = err
 	}
 	return &Failure{
 		Kind:      NoResponse,

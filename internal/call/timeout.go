@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"time"
-
-	"example.com/msgpush/internal/errs"
 )
 
 // attemptTimeout begins an attempt, and ends it after its timeout, or at the end of the call.
@@ -14,16 +12,16 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 		s := stateOf(req.Context())
 		timeout, timeoutErr := c.timeoutOfAttempt(s)
-		if errs.OfContext(&s.call) != nil { // otherwise, the timeout is positive
+		if s.endErr() != nil { // otherwise, the timeout is positive
 			return nil, contextEnded
 		}
 		s.attempts++
 		s.start = time.Now()
 		s.resp, s.size = nil, 0
 		c.closeIdleAfterTimeout()
-		ctx, cancel := withTimeout(req.Context(), timeout, timeoutErr)
+		ctx, cancel := withTimeout(s.ctx, timeout, timeoutErr)
 		defer cancel() // the body has been read
-		if ctx != req.Context() {
+		if ctx != s.ctx {
 			req = req.WithContext(ctx)
 		}
 		resp, err := next.RoundTrip(req)
@@ -45,8 +43,8 @@ func (c *Caller) attemptTimeout(next http.RoundTripper) http.RoundTripper {
 // timeoutOfAttempt returns the timeout of the attempt that begins, and its error. If the call
 // ends before, they are the timeout and the error of the call.
 func (c *Caller) timeoutOfAttempt(s *state) (time.Duration, error) {
-	left := time.Until(s.call.deadline)
-	if s.call.hasTimeout() && left < c.AttemptTimeout {
+	left := time.Until(s.deadline)
+	if s.hasTimeout() && left < c.AttemptTimeout {
 		return left, c.timeoutErr
 	}
 	return c.AttemptTimeout, c.attemptTimeoutErr

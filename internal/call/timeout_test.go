@@ -32,9 +32,9 @@ func TestAttemptTimeoutEndsSilentAttempt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, s, req := newStep(t)
 				if tt.deadline > 0 {
-					ctx, cancel := context.WithTimeout(t.Context(), tt.deadline)
+					ctx, cancel := context.WithTimeout(s.ctx, tt.deadline)
 					defer cancel()
-					s.Context = ctx
+					s.ctx, req = ctx, req.WithContext(ctx)
 				}
 				start := time.Now()
 				//nolint:bodyclose // there is no response
@@ -79,13 +79,13 @@ func TestErrorAtOnceIsNotReplacedByTimeout(t *testing.T) {
 func TestAttemptThatBeginsAfterTheEndOfTheCallIsNotSent(t *testing.T) {
 	for name, end := range map[string]func(*state){
 		"timeout": func(s *state) {
-			s.call.setTimeout(time.Second, timeoutError("timeout %v", time.Second))
+			s.deadline, s.timeoutErr = time.Now().Add(time.Second), timeoutError("timeout %v", time.Second)
 			time.Sleep(time.Second)
 		},
 		"context of the caller": func(s *state) {
-			ctx, cancel := context.WithCancel(s.Context)
+			ctx, cancel := context.WithCancel(s.ctx)
 			cancel()
-			s.Context = ctx
+			s.ctx = ctx
 		},
 	} {
 		inBubble(t, name, func(t *testing.T) {

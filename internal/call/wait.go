@@ -1,7 +1,6 @@
 package call
 
 import (
-	"math"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -16,7 +15,7 @@ func (c *Caller) wait(next http.RoundTripper) http.RoundTripper {
 			defer timer.Stop()
 			select {
 			case <-timer.C:
-			case <-s.Done(): // the wait ends before the timeout of the call; see drawWait
+			case <-s.ctx.Done(): // the wait ends before the timeout of the call; see drawWait
 				return nil, contextEnded
 			}
 		}
@@ -29,11 +28,7 @@ func (c *Caller) wait(next http.RoundTripper) http.RoundTripper {
 // The random part takes at most half of the time that the shortest wait leaves.
 func (c *Caller) drawWait(s *state, requested time.Duration) (wait time.Duration, ok bool) {
 	shortest, longest := c.waitBounds(s.counted())
-	left := time.Duration(math.MaxInt64)
-	if deadline, hasDeadline := s.call.Deadline(); hasDeadline {
-		left = max(0, time.Until(deadline))
-	}
-	room := left - requested // cannot overflow, since neither is negative
+	room := s.timeLeft() - requested // cannot overflow, since neither is negative
 	if room <= shortest {
 		return 0, false
 	}
