@@ -1,7 +1,6 @@
 package call
 
 import (
-	"net/http"
 	"time"
 
 	"example.com/msgpush/internal/httpspec"
@@ -16,17 +15,7 @@ import (
 // If that takes long and returns another key, many calls may have waited for it, and would now send
 // at the same time. So the call waits for a second slot. It then sends the key that it has: getting
 // the key once more could take long again.
-func (c *Caller) authorize(next http.RoundTripper) http.RoundTripper {
-	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
-		s := stateOf(req.Context())
-		if err := c.getKeyAndSlot(s); err != nil {
-			return nil, err
-		}
-		return next.RoundTrip(req)
-	})
-}
-
-func (c *Caller) getKeyAndSlot(s *state) error {
+func (c *Caller) authorize(s *state) error {
 	hasNextKey := s.last != nil && s.last.KeyRejected // replaceKey has got it
 	if !hasNextKey {
 		if err := c.nextKey(s); err != nil {

@@ -37,7 +37,7 @@ func TestAuthorizeGetsKeySlotAndKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, s, req := newStep(t)
+				c, s, _ := newStep(t)
 				events, calls := "", 0
 				c.Source = func(_ context.Context, rejected string) (string, error) {
 					assert.Equal(t, s.rejectedKey, rejected)
@@ -53,8 +53,7 @@ func TestAuthorizeGetsKeySlotAndKey(t *testing.T) {
 					s.key, s.rejectedKey = "replacement", "rejected"
 					s.last = &Failure{Response: Response{KeyRejected: true}}
 				}
-				_, err := c.authorize(respond(200, nil)).RoundTrip(req) //nolint:bodyclose // there is none
-				require.NoError(t, err)
+				require.NoError(t, c.authorize(s))
 				assert.Equal(t, tt.want, events)
 				assert.Equal(t, tt.key, s.key)
 			})
@@ -62,7 +61,7 @@ func TestAuthorizeGetsKeySlotAndKey(t *testing.T) {
 	}
 }
 
-func TestAuthorizeStopsWithoutSending(t *testing.T) {
+func TestAuthorizeStopsTheCall(t *testing.T) {
 	errVault := errors.New("sealed")
 	source := func(key string, err error) func(context.Context, string) (string, error) {
 		return func(context.Context, string) (string, error) { return key, err }
@@ -90,9 +89,9 @@ func TestAuthorizeStopsWithoutSending(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, s, req := newStep(t)
+			c, s, _ := newStep(t)
 			step, cause := change(c, s)
-			_, err := c.authorize(fail(errors.New("sent"))).RoundTrip(req) //nolint:bodyclose // there is none
+			err := c.authorize(s)
 			var stop *stopError
 			require.ErrorAs(t, err, &stop)
 			assert.Equal(t, step, stop.step)
@@ -103,10 +102,9 @@ func TestAuthorizeStopsWithoutSending(t *testing.T) {
 }
 
 func TestSourceThatReturnsTheRejectedKeyAgainStopsTheCall(t *testing.T) {
-	c, s, req := newStep(t)
+	c, s, _ := newStep(t)
 	s.rejectedKey = "first-key"
-	_, err := c.authorize(fail(errors.New("sent"))).RoundTrip(req) //nolint:bodyclose // there is none
-	assert.Same(t, sameKey, err)
+	assert.Same(t, sameKey, c.authorize(s))
 }
 
 func TestKeyOfFailingSourceIsRedacted(t *testing.T) {

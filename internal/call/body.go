@@ -16,22 +16,14 @@ var errBodyTooLarge = errors.New("the body is too large")
 // readBody reads the body of a response, up to the limit, and replaces it with a *wholeBody. A body of a
 // response with HTTP status 2xx that cannot be read is an error. Another response is used as far as its body
 // can be read: its status has already decided that the request failed.
-func (c *Caller) readBody(next http.RoundTripper) http.RoundTripper {
-	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
-		resp, err := next.RoundTrip(req)
-		if err != nil || resp == nil { // http.Client returns an error if both are nil
-			return nil, err
-		}
-		s := stateOf(req.Context())
-		s.resp = resp
-		body, err := c.readAll(resp)
-		s.size = body.Len()
-		if err != nil && httpspec.IsSuccess(resp.StatusCode) {
-			return nil, err
-		}
-		resp.Body = body
-		return resp, nil
-	})
+func (c *Caller) readBody(s *state, resp *http.Response) error {
+	body, err := c.readAll(resp)
+	s.size = body.Len()
+	if err != nil && httpspec.IsSuccess(resp.StatusCode) {
+		return err
+	}
+	resp.Body = body
+	return nil
 }
 
 // readAll reads the body of a response, and closes it.

@@ -33,7 +33,8 @@ func TestReadBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, req := newStep(t)
-			resp, err := c.readBody(respond(tt.status, tt.body)).RoundTrip(req)
+			c.Transport = respond(tt.status, tt.body)
+			resp, err := c.send(s, req)
 			assert.Equal(t, tt.status, s.resp.StatusCode)
 			assert.Equal(t, tt.size, s.size)
 			if tt.err != nil {
@@ -57,31 +58,26 @@ func (c *closer) Close() error { c.closed = true; return nil }
 
 func TestReadBodyClosesBodyOfTransport(t *testing.T) {
 	for _, status := range []int{101, 200, 503} {
-		c, _, req := newStep(t)
+		c, s, _ := newStep(t)
 		body := &closer{Reader: strings.NewReader("{}")}
-		//nolint:bodyclose // the test checks it
-		_, err := c.readBody(roundTripFunc(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status, Body: body}, nil
-		})).RoundTrip(req)
-		require.NoError(t, err)
+		require.NoError(t, c.readBody(s, &http.Response{StatusCode: status, Body: body}))
 		assert.True(t, body.closed, status)
 	}
 }
 
 func TestReadBodyAcceptsResponseWithoutBody(t *testing.T) {
-	c, _, req := newStep(t)
-	resp, err := c.readBody(roundTripFunc(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusServiceUnavailable}, nil
-	})).RoundTrip(req)
-	require.NoError(t, err)
+	c, s, _ := newStep(t)
+	resp := &http.Response{StatusCode: http.StatusServiceUnavailable}
+	require.NoError(t, c.readBody(s, resp))
 	assert.Empty(t, bytesOf(resp))
 	require.NoError(t, resp.Body.Close())
 }
 
-func TestReadBodyReturnsErrorOfTransport(t *testing.T) {
+func TestSendReturnsErrorOfTransport(t *testing.T) {
 	errCable := errors.New("the cable is cut")
 	c, s, req := newStep(t)
-	_, err := c.readBody(fail(errCable)).RoundTrip(req) //nolint:bodyclose // there is none
+	c.Transport = fail(errCable)
+	_, err := c.send(s, req) //nolint:bodyclose // there is none
 	assert.Equal(t, errCable, err)
 	assert.Nil(t, s.resp)
 }

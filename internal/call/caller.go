@@ -1,6 +1,6 @@
-// Package call makes a call. A [retryablehttp.Client] sends the request through a chain of small
-// http.RoundTrippers (chain.go), and asks checkRetry (retry.go) what follows. The package knows no
-// type of package msgpush: a call returns a [Failure], from which that package makes its errors.
+// Package call makes a call. A [retryablehttp.Client] makes attempts (attempt.go), and asks checkRetry
+// (retry.go) what follows each of them. The package knows no type of package msgpush: a call returns a
+// [Failure], from which that package makes its errors.
 package call
 
 import (
@@ -79,13 +79,13 @@ func NewCaller(config Config, keys redact.Keys) *Caller {
 	}
 	c.retrier = &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			Transport:     c.chain(),
+			Transport:     roundTripFunc(c.attempt),
 			Jar:           config.Jar,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		RetryMax:     math.MaxInt, // checkRetry counts the attempts: replacing a key allows one more
 		CheckRetry:   c.checkRetry,
-		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return 0 }, // see wait
+		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return 0 }, // see waitForRetry
 		PrepareRetry: prepareRetry,
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,
 	}

@@ -5,21 +5,10 @@ import (
 	"net/http"
 )
 
-// setHeader sends a copy of the request with its own header. Attempts share neither the map nor
-// its values: a transport may still read the header of an attempt that has failed, and may change
-// the header of the current attempt.
-func (c *Caller) setHeader(next http.RoundTripper) http.RoundTripper {
-	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
-		s := stateOf(req.Context())
-		header := c.newHeader(s)
-		maps.Copy(header, req.Header) // the cookies of the jar
-		req = req.WithContext(req.Context())
-		req.Header = header
-		return next.RoundTrip(req)
-	})
-}
-
-func (c *Caller) newHeader(s *state) http.Header {
+// newHeader returns the header of an attempt, with the cookies that http.Client has set. Attempts share
+// neither the map nor its values: a transport may still read the header of an attempt that has failed, and may
+// change the header of the current attempt.
+func (c *Caller) newHeader(s *state, cookies http.Header) http.Header {
 	const json = "application/json"
 	values := []string{s.key, c.UserAgent, json, json} // one allocation for all values
 	h := http.Header{
@@ -30,6 +19,7 @@ func (c *Caller) newHeader(s *state) http.Header {
 	if s.spec.Method == http.MethodPost || s.spec.Body != nil {
 		h["Content-Type"] = values[3:4:4]
 	}
+	maps.Copy(h, cookies)
 	return h
 }
 

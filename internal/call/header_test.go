@@ -8,18 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSetHeaderMakesHeaderForEachAttempt(t *testing.T) {
-	c, s, req := newStep(t)
-	s.key = "first-key"
+func TestEachAttemptHasHeaderOfItsOwn(t *testing.T) {
+	c, _, req := newStep(t)
 	req.Header.Set("Cookie", "session=1")
 	var sent []http.Header
-	rt := c.setHeader(roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	c.Transport = roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		assert.NotSame(t, req, r)
 		sent = append(sent, r.Header)
-		return respond(200, nil)(r)
-	}))
+		return respond(200, http.NoBody)(r)
+	})
 	for range 2 {
-		_, err := rt.RoundTrip(req) //nolint:bodyclose // there is none
+		_, err := c.attempt(req) //nolint:bodyclose // in memory
 		require.NoError(t, err)
 	}
 	want := http.Header{
@@ -52,7 +51,7 @@ func TestContentTypeIsSetForPostOrBody(t *testing.T) {
 	} {
 		c, s, _ := newStep(t)
 		s.spec = tt.spec
-		assert.Equal(t, tt.want, c.newHeader(s)["Content-Type"], name)
+		assert.Equal(t, tt.want, c.newHeader(s, nil)["Content-Type"], name)
 	}
 }
 

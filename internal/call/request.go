@@ -14,7 +14,7 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// newRequest returns the HTTP request of a call. setHeader adds the header.
+// newRequest returns the HTTP request of a call. Each attempt adds its header.
 func (c *Caller) newRequest(s *state) (*retryablehttp.Request, error) {
 	r := &s.spec
 	rawQuery, err := encodeQuery(r.Query)

@@ -328,7 +328,8 @@ func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
 				assert.Same(t, s, stateOf(ctx))
 				reported = append(reported, a)
 			}
-			resp, err := c.readBody(respond(tt.status, http.NoBody)).RoundTrip(req) //nolint:bodyclose // in memory
+			c.Transport = respond(tt.status, http.NoBody)
+			resp, err := c.send(s, req) //nolint:bodyclose // in memory
 			retry, err := c.checkRetry(req.Context(), resp, err)
 			require.NoError(t, err)
 			require.Len(t, reported, 1)

@@ -34,7 +34,7 @@ func TestContextOfCallHasTimerOnlyForLimiterOrKeySource(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			c, s, _ := newStep(t)
-			c.Timeout, c.timeoutErr = time.Minute, timeoutError("timeout %v", time.Minute)
+			c.Timeout = time.Minute
 			tt.change(c)
 			end := c.begin(context.Background(), s)
 			assert.Equal(t, tt.hasTimer, s.ctx.Done() != nil)

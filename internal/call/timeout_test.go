@@ -37,11 +37,11 @@ func TestAttemptTimeoutEndsSilentAttempt(t *testing.T) {
 					s.ctx, req = ctx, req.WithContext(ctx)
 				}
 				start := time.Now()
-				//nolint:bodyclose // there is no response
-				_, err := c.attemptTimeout(roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				c.Transport = roundTripFunc(func(r *http.Request) (*http.Response, error) {
 					<-r.Context().Done()
 					return nil, tt.err(r.Context())
-				})).RoundTrip(req)
+				})
+				_, err := c.attempt(req) //nolint:bodyclose // there is none
 				assert.Equal(t, tt.after, time.Since(start))
 				assert.Equal(t, tt.isOurs, err == c.attemptTimeoutErr) //nolint:errorlint // the same error
 			})
@@ -49,21 +49,21 @@ func TestAttemptTimeoutEndsSilentAttempt(t *testing.T) {
 	}
 }
 
-func TestAttemptTimeoutBeginsAttempt(t *testing.T) {
+func TestAttemptBeginsWithoutResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, req := newStep(t)
 		s.attempts, s.resp, s.size = 1, new(http.Response), 7
 		var during context.Context
-		//nolint:bodyclose // there is none
-		_, err := c.attemptTimeout(roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		c.Transport = roundTripFunc(func(r *http.Request) (*http.Response, error) {
 			during = r.Context()
 			assert.Equal(t, 2, s.attempts)
 			assert.Equal(t, time.Now(), s.start)
 			assert.Nil(t, s.resp)
 			assert.Zero(t, s.size)
 			assert.Same(t, s, stateOf(r.Context()))
-			return respond(200, nil)(r)
-		})).RoundTrip(req)
+			return respond(200, http.NoBody)(r)
+		})
+		_, err := c.attempt(req) //nolint:bodyclose // in memory
 		assert.NoError(t, err)
 		assert.ErrorIs(t, during.Err(), context.Canceled, "its timer is stopped")
 	})
@@ -72,7 +72,8 @@ func TestAttemptTimeoutBeginsAttempt(t *testing.T) {
 func TestErrorAtOnceIsNotReplacedByTimeout(t *testing.T) {
 	errCable := errors.New("the cable is cut")
 	c, _, req := newStep(t)
-	_, err := c.attemptTimeout(fail(errCable)).RoundTrip(req) //nolint:bodyclose // there is none
+	c.Transport = fail(errCable)
+	_, err := c.attempt(req) //nolint:bodyclose // there is none
 	assert.Equal(t, errCable, err)
 }
 
@@ -90,8 +91,10 @@ func TestAttemptThatBeginsAfterTheEndOfTheCallIsNotSent(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			c, s, req := newStep(t)
+			s.last = &Failure{Response: Response{KeyRejected: true}} // the key has been replaced
 			end(s)
-			_, err := c.attemptTimeout(fail(errors.New("sent"))).RoundTrip(req) //nolint:bodyclose // there is none
+			c.Transport = fail(errors.New("sent"))
+			_, err := c.attempt(req) //nolint:bodyclose // there is none
 			assert.Same(t, contextEnded, err)
 			assert.Zero(t, s.attempts)
 		})

@@ -2,25 +2,22 @@ package call
 
 import (
 	"math/rand/v2"
-	"net/http"
 	"time"
 )
 
-// wait waits, before a retry, as long as decide has drawn.
-func (c *Caller) wait(next http.RoundTripper) http.RoundTripper {
-	return roundTripFunc(func(req *http.Request) (*http.Response, error) {
-		s := stateOf(req.Context())
-		if s.wait > 0 {
-			timer := time.NewTimer(time.Until(s.retryAt))
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-s.ctx.Done(): // the wait ends before the timeout of the call; see drawWait
-				return nil, contextEnded
-			}
-		}
-		return next.RoundTrip(req)
-	})
+// waitForRetry waits, before a retry, as long as decide has drawn.
+func (s *state) waitForRetry() error {
+	if s.wait == 0 {
+		return nil
+	}
+	timer := time.NewTimer(time.Until(s.retryAt))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.ctx.Done(): // the wait ends before the timeout of the call; see drawWait
+		return contextEnded
+	}
 }
 
 // drawWait returns a random wait before the next attempt, so that callers do not retry at the same time,

@@ -11,13 +11,13 @@ import (
 
 func TestWaitEndsWithTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, s, req := newStep(t)
+		_, s, _ := newStep(t)
 		ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 		defer cancel()
 		for _, wait := range []time.Duration{0, time.Second / 2, 7 * time.Second} {
 			s.ctx, s.wait, s.retryAt = ctx, wait, time.Now().Add(wait)
 			start := time.Now()
-			_, err := c.wait(respond(200, nil)).RoundTrip(req) //nolint:bodyclose // there is none
+			err := s.waitForRetry()
 			if wait < time.Second {
 				assert.NoError(t, err)
 				assert.Equal(t, wait, time.Since(start))

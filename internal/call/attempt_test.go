@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/internal/redact"
 )
 
 // newStep returns a caller whose source returns "first-key", the state of a call, and its request.
@@ -25,7 +27,7 @@ func newStep(t *testing.T) (*Caller, *state, *http.Request) {
 		Source:           func(context.Context, string) (string, error) { return "first-key", nil },
 		Transport:        respond(200, strings.NewReader("{}")),
 	}
-	c := &Caller{Config: config, quota: newQuota(0), attemptTimeoutErr: timeoutError("timeout %v", time.Second)}
+	c := NewCaller(config, redact.Keys{})
 	s := &state{spec: Spec{Operation: "Test", Method: http.MethodGet}}
 	c.begin(t.Context(), s)
 	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "https://push.example.com/x", nil)
@@ -33,13 +35,9 @@ func newStep(t *testing.T) (*Caller, *state, *http.Request) {
 	return c, s, req
 }
 
-func respond(status int, body io.Reader, location ...string) roundTripFunc {
+func respond(status int, body io.Reader) roundTripFunc {
 	return func(*http.Request) (*http.Response, error) {
-		resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(body)}
-		if location != nil {
-			resp.Header["Location"] = location
-		}
-		return resp, nil
+		return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(body)}, nil
 	}
 }
 
@@ -47,27 +45,8 @@ func fail(err error) roundTripFunc {
 	return func(*http.Request) (*http.Response, error) { return nil, err }
 }
 
-func TestRequestPassesStepsFromTopToBottom(t *testing.T) {
-	var passed []string
-	named := func(name string) step {
-		return func(next http.RoundTripper) http.RoundTripper {
-			return roundTripFunc(func(r *http.Request) (*http.Response, error) {
-				passed = append(passed, name)
-				resp, err := next.RoundTrip(r)
-				passed = append(passed, "after "+name)
-				return resp, err
-			})
-		}
-	}
-	_, _, req := newStep(t)
-	_, err := through(respond(200, nil), named("a"), named("b")).RoundTrip(req) //nolint:bodyclose // there is none
-	require.NoError(t, err)
-	assert.Equal(t, []string{"a", "b", "after b", "after a"}, passed)
-}
-
-func TestChainHasNoMethodCloseIdleConnections(t *testing.T) {
+func TestTransportOfRetryLoopHasNoMethodCloseIdleConnections(t *testing.T) {
 	c, _, _ := newStep(t)
-	c.Transport = new(http.Transport)
-	_, ok := c.chain().(interface{ CloseIdleConnections() })
+	_, ok := c.retrier.HTTPClient.Transport.(interface{ CloseIdleConnections() })
 	assert.False(t, ok, "go-retryablehttp would call it after each call that fails")
 }

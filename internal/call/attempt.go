@@ -1,0 +1,65 @@
+package call
+
+import (
+	"net/http"
+	"time"
+)
+
+// attempt is the transport of the retry loop. The order of its steps guarantees that
+//
+//   - the wait before a retry ends before the call takes a slot of the rate limiter;
+//   - the waits for the access key and for the rate limiter are not part of an attempt, and do not
+//     use up its timeout;
+//   - the header has the key that authorize got last;
+//   - the timeout of an attempt includes reading the body.
+//
+// What follows an attempt is decided by checkRetry.
+func (c *Caller) attempt(req *http.Request) (*http.Response, error) {
+	s := stateOf(req.Context())
+	if err := s.waitForRetry(); err != nil {
+		return nil, err
+	}
+	if err := c.authorize(s); err != nil {
+		return nil, err
+	}
+	if s.endErr() != nil { // authorize may have waited until then
+		return nil, contextEnded
+	}
+	s.beginAttempt()
+	c.closeIdleAfterTimeout()
+	ctx, cancel := c.attemptContext(s)
+	defer cancel() // the body has been read
+	req = req.WithContext(ctx)
+	req.Header = c.newHeader(s, req.Header)
+	resp, err := c.send(s, req)
+	if err != nil {
+		return nil, c.attemptErr(ctx, s, err)
+	}
+	return keepRedirect(req, resp)
+}
+
+// beginAttempt counts an attempt, and forgets the response of the one before.
+func (s *state) beginAttempt() {
+	s.attempts++
+	s.start = time.Now()
+	s.resp, s.size = nil, 0
+}
+
+// send sends the request of an attempt, and reads the body of its response.
+func (c *Caller) send(s *state, req *http.Request) (*http.Response, error) {
+	resp, err := c.Transport.RoundTrip(req)
+	if err != nil || resp == nil { // http.Client returns an error if both are nil
+		return nil, err
+	}
+	s.resp = resp
+	if err := c.readBody(s, resp); err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// A roundTripFunc is a function used as a RoundTripper. It has no method CloseIdleConnections:
+// go-retryablehttp would call it after each call that fails, also if the connections are fine.
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
