@@ -10,20 +10,11 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// newError returns the error for the caller. It describes a failure or, without one, the part that is left out
-// of a success. Both may be nil.
-func newError(f *call.Failure, leftOut *call.LeftOut) error {
-	switch {
-	case f != nil:
-		return failureError(f)
-	case leftOut != nil:
-		return leftOutError(leftOut)
-	default:
+// newError returns the error for the caller, or nil if f is nil.
+func newError(f *call.Failure) error {
+	if f == nil {
 		return nil
 	}
-}
-
-func failureError(f *call.Failure) error {
 	name := operationName(f.Spec.Operation, f.Keys)
 	remarks := f.Keys.Text(strings.Join(remarksOf(f), "; "))
 	switch f.Kind {
@@ -58,20 +49,9 @@ func failureError(f *call.Failure) error {
 			Retryable: f.Transient,
 			Attempts:  f.Attempts,
 			Err:       errs.Hide(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
-			Last:      newError(f.Previous, nil),
+			Last:      newError(f.Previous),
 			Remarks:   remarks,
 		}
-	}
-}
-
-func leftOutError(l *call.LeftOut) *DecodeError {
-	return &DecodeError{
-		Operation:  operationName(l.Spec.Operation, l.Keys),
-		HTTPStatus: l.Status,
-		Header:     l.Keys.Header(l.Header),
-		Body:       l.Body,
-		Attempts:   l.Attempts,
-		Err:        errs.Hide(l.Keys.Text(l.Cause.Error()), l.Cause, isOwnError),
 	}
 }
 

@@ -51,7 +51,7 @@ func TestAuthorizeGetsKeySlotAndKey(t *testing.T) {
 				}
 				if tt.hasReplaced {
 					s.key, s.rejectedKey = "replacement", "rejected"
-					s.last = &Failure{Response: Response{KeyRejected: true}}
+					s.last = &Failure{KeyRejected: true}
 				}
 				require.NoError(t, c.authorize(s))
 				assert.Equal(t, tt.want, events)

@@ -114,7 +114,7 @@ type Spec struct {
 type Result struct {
 	Call
 	Failure *Failure // nil: success
-	LeftOut *LeftOut // of a success; nil: nothing
+	LeftOut *Failure // of a success; nil: nothing
 }
 
 // Do makes a call. An error means that no HTTP request can be made from the arguments. Its text may contain

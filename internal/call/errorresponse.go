@@ -11,9 +11,9 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// errorResponse returns the failure of an error response.
-func (c *Caller) errorResponse(s *state, response Response, b rejectedBody) *Failure {
-	f := &Failure{Kind: ErrorResponse, Call: s.soFar(), Response: response}
+// setErrorResponse makes f the failure of an error response.
+func (c *Caller) setErrorResponse(f *Failure, b rejectedBody) {
+	f.Kind = ErrorResponse
 	if b.unreadableErr != nil {
 		f.remark(b.unreadableErr.Error())
 	}
@@ -25,7 +25,6 @@ func (c *Caller) errorResponse(s *state, response Response, b rejectedBody) *Fai
 	}
 	c.setWait(f)
 	c.classify(f)
-	return f
 }
 
 // setEnvelope keeps the members of an error envelope. With code 200, the data may be a mail channel with

@@ -8,12 +8,11 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// A Failure is an attempt, or a call, without success. Its texts may contain secrets: redact them
-// with Keys when they are used.
+// A Failure is an attempt, or a call, without success, or the part that is left out of a success. Its texts
+// may contain secrets: redact them with Keys when they are used.
 type Failure struct {
 	Kind Kind
 	Call
-	Response
 
 	Step          string        // that failed, the beginning of the error text; may be empty
 	Cause         error         // why the response is incomplete or cannot be decoded
@@ -22,18 +21,8 @@ type Failure struct {
 	RequestedWait time.Duration // before a retry, in addition to the backoff
 	Remarks       []string      // for the end of the error text: a hint, or why the call was not retried
 	Previous      *Failure      // the last failure before the call was stopped; may be nil
-}
 
-// A Call describes a call so far.
-type Call struct {
-	Spec     *Spec
-	Query    string       // of the request; may contain secrets
-	Attempts int          // started so far
-	Keys     *redact.Keys // access keys of the call, also later ones; for redaction
-}
-
-// A Response is a response that is not a success. It is zero if there was none.
-type Response struct {
+	// Of a response.
 	Status     int
 	Header     http.Header
 	Base       string // the base URL, if it may be wrong
@@ -50,13 +39,12 @@ type Response struct {
 	RetryAfter   time.Duration // 0 if the header is missing or invalid
 }
 
-// A LeftOut is the part that is left out of a success.
-type LeftOut struct {
-	Call
-	Status int
-	Header http.Header
-	Body   []byte
-	Cause  error // why it is left out
+// A Call describes a call so far.
+type Call struct {
+	Spec     *Spec
+	Query    string       // of the request; may contain secrets
+	Attempts int          // started so far
+	Keys     *redact.Keys // access keys of the call, also later ones; for redaction
 }
 
 // A Kind determines the error that a call returns.
@@ -71,4 +59,4 @@ const (
 
 func (f *Failure) remark(text string) { f.Remarks = append(f.Remarks, text) }
 
-func (r *Response) isErrorEnvelope() bool { return r.IsEnvelope && r.Code != CodeSuccess }
+func (f *Failure) isErrorEnvelope() bool { return f.IsEnvelope && f.Code != CodeSuccess }

@@ -35,12 +35,15 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 		return c.unsuccessful(s, resp, rejectedBody{bytes: body, decodeErr: err})
 	}
 	if leftOut != nil {
-		s.leftOut = &LeftOut{
-			Call:   s.soFar(),
-			Status: resp.StatusCode,
-			Header: resp.Header,
-			Body:   bytes.Clone(body),
-			Cause:  leftOut,
+		s.leftOut = &Failure{
+			Kind:       Undecodable,
+			Call:       s.soFar(),
+			Status:     resp.StatusCode,
+			Header:     resp.Header,
+			IsEnvelope: true,
+			Code:       CodeSuccess,
+			Body:       bytes.Clone(body),
+			Cause:      leftOut,
 		}
 	}
 	return nil
@@ -86,28 +89,26 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Fa
 	if b.jsonErr != nil && encodingErr != nil {
 		b.unreadableErr = encodingErr
 	}
-	response := Response{Status: resp.StatusCode, Header: resp.Header}
-	response.Code, response.IsEnvelope = b.env.code()
-	if mayComeFromOtherService(response.Status) {
-		response.Base = c.Base.String()
+	f := &Failure{Call: s.soFar(), Status: resp.StatusCode, Header: resp.Header}
+	f.Code, f.IsEnvelope = b.env.code()
+	if mayComeFromOtherService(f.Status) {
+		f.Base = c.Base.String()
 	}
-	if httpspec.IsSuccess(response.Status) && !response.isErrorEnvelope() {
-		return s.undecodable(response, b)
+	if httpspec.IsSuccess(f.Status) && !f.isErrorEnvelope() {
+		f.setUndecodable(b)
+	} else {
+		c.setErrorResponse(f, b)
 	}
-	return c.errorResponse(s, response, b)
+	return f
 }
 
-// undecodable returns the failure of a response with HTTP status 2xx that cannot be understood.
-func (s *state) undecodable(response Response, b rejectedBody) *Failure {
-	response.Body = bytes.Clone(b.bytes)
-	return &Failure{
-		Kind:     Undecodable,
-		Call:     s.soFar(),
-		Response: response,
-		Cause:    b.cause(&s.keys),
-		// A gateway may forward a truncated response as a complete one.
-		Transient: b.unreadableErr == nil && b.endsEarly(),
-	}
+// setUndecodable makes f the failure of a response with HTTP status 2xx that cannot be understood.
+func (f *Failure) setUndecodable(b rejectedBody) {
+	f.Kind = Undecodable
+	f.Body = bytes.Clone(b.bytes)
+	f.Cause = b.cause(f.Keys)
+	// A gateway may forward a truncated response as a complete one.
+	f.Transient = b.unreadableErr == nil && b.endsEarly()
 }
 
 // cause returns why the body of an undecodable response cannot be understood.

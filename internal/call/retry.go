@@ -15,7 +15,7 @@ type Outcome struct {
 	Response *http.Response // nil: none; its body has been read
 	Size     int            // of the body, as far as it was read
 	Failure  *Failure       // of the attempt; nil: success
-	LeftOut  *LeftOut       // of a success; nil: nothing
+	LeftOut  *Failure       // of a success; nil: nothing
 	Final    *Failure       // of the call; nil: it succeeds, or another attempt follows
 	Retry    bool           // another attempt follows, unless the call is stopped before
 	Wait     time.Duration  // before that attempt

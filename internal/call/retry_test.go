@@ -113,7 +113,7 @@ func TestDecide(t *testing.T) {
 	}
 	transient := Failure{Transient: true}
 	permanent := Failure{}
-	rejected := Failure{Response: Response{KeyRejected: true}}
+	rejected := Failure{KeyRejected: true}
 	for name, tt := range map[string]struct {
 		failure Failure
 		change  func(*Caller, *state)
@@ -280,7 +280,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestReplacedKeyIsSentNext(t *testing.T) {
-	f := &Failure{Response: Response{KeyRejected: true}}
+	f := &Failure{KeyRejected: true}
 	end, s := decideAfter(t, f, func(c *Caller, _ *state) {
 		c.CanReplaceKey = true
 		c.Source = func(_ context.Context, rejected string) (string, error) {
@@ -295,7 +295,7 @@ func TestReplacedKeyIsSentNext(t *testing.T) {
 
 func TestFailingSourceEndsCallAfterRejection(t *testing.T) {
 	errVault := errors.New("sealed")
-	f := &Failure{Response: Response{KeyRejected: true}}
+	f := &Failure{KeyRejected: true}
 	end, _ := decideAfter(t, f, func(c *Caller, _ *state) {
 		c.CanReplaceKey = true
 		c.Source = func(context.Context, string) (string, error) { return "", errVault }

@@ -34,7 +34,7 @@ type state struct {
 	start   time.Time      // when the request was handed to the transport
 	resp    *http.Response // nil until its header has arrived
 	size    int            // number of bytes of its body that were read
-	leftOut *LeftOut       // of a success; nil: nothing
+	leftOut *Failure       // of a success; nil: nothing
 }
 
 type stateKey struct{}

@@ -91,7 +91,7 @@ func TestAttemptThatBeginsAfterTheEndOfTheCallIsNotSent(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			c, s, req := newStep(t)
-			s.last = &Failure{Response: Response{KeyRejected: true}} // the key has been replaced
+			s.last = &Failure{KeyRejected: true} // the key has been replaced
 			end(s)
 			c.Transport = fail(errors.New("sent"))
 			_, err := c.attempt(req) //nolint:bodyclose // there is none
