@@ -391,15 +391,20 @@ func TestContextOfCallPrintsNoKey(t *testing.T) {
 		check(r.Context())
 		return fixtures.Status(503)(r)
 	})
-	client := fixtures.NewClientWithKey(t, "", transport, fixtures.ThreeAttempts,
-		msgpush.WithObserver(func(ctx context.Context, _ msgpush.Attempt) { check(ctx) }),
-		msgpush.WithRateLimiter(fixtures.LimiterFunc(func(ctx context.Context) error { check(ctx); return nil })),
-		msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
-			check(ctx)
-			return fixtures.TestKey, nil
-		})))
-	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-	fixtures.AssertAttempts(t, 3, err)
+	observer := msgpush.WithObserver(func(ctx context.Context, _ msgpush.Attempt) { check(ctx) })
+	limiter := fixtures.LimiterFunc(func(ctx context.Context) error { check(ctx); return nil })
+	source := msgpush.AccessKeyFunc(func(ctx context.Context, _ string) (string, error) {
+		check(ctx)
+		return fixtures.TestKey, nil
+	})
+	for _, client := range []*msgpush.Client{
+		fixtures.NewClient(t, transport, fixtures.ThreeAttempts, observer),
+		fixtures.NewClientWithKey(t, "", transport, fixtures.ThreeAttempts, observer,
+			msgpush.WithRateLimiter(limiter), msgpush.WithAccessKeySource(source)),
+	} {
+		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+		fixtures.AssertAttempts(t, 3, err)
+	}
 }
 
 // fmt, log/slog and encoding/json find the fields of the values that they print.

@@ -22,7 +22,7 @@ func (c *Caller) attempt(req *http.Request) (*http.Response, error) {
 	if err := c.authorize(s); err != nil {
 		return nil, err
 	}
-	if s.endErr() != nil { // authorize may have waited until then
+	if s.endErr() != nil { // authorize may have returned after the end of the call
 		return nil, contextEnded
 	}
 	s.beginAttempt()

@@ -148,22 +148,6 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 	return nil
 }
 
-// begin sets the context and the deadline of a call. The returned function stops the timer of the context. Only
-// a limiter and a key source need that timer: the timer of an attempt ends it at the deadline of the call.
-func (c *Caller) begin(ctx context.Context, s *state) (end context.CancelFunc) {
-	s.ctx = withState(ctx, s)
-	if c.Timeout == 0 {
-		return func() {}
-	}
-	s.deadline, s.timeoutErr = time.Now().Add(c.Timeout), c.timeoutErr
-	hasKeySource := c.CanReplaceKey
-	if c.Limiter == nil && !hasKeySource {
-		return func() {}
-	}
-	s.ctx, end = context.WithDeadlineCause(s.ctx, s.deadline, s.timeoutErr)
-	return end
-}
-
 // CloseIdleConnections closes the idle connections of the transport, if it has that method.
 func (c *Caller) CloseIdleConnections() {
 	(&http.Client{Transport: c.Transport}).CloseIdleConnections()

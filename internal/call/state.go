@@ -2,12 +2,9 @@ package call
 
 import (
 	"context"
-	"errors"
-	"math"
 	"net/http"
 	"time"
 
-	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/redact"
 )
 
@@ -56,33 +53,6 @@ func OperationFromContext(ctx context.Context) string {
 	return ""
 }
 
-func (s *state) hasTimeout() bool { return !s.deadline.IsZero() }
-
-// timeLeft returns the time until the timeout of the call or the deadline of the caller, whichever is earlier.
-func (s *state) timeLeft() time.Duration {
-	left := time.Duration(math.MaxInt64)
-	if deadline, hasDeadline := s.ctx.Deadline(); hasDeadline {
-		left = time.Until(deadline)
-	}
-	if s.hasTimeout() {
-		left = min(left, time.Until(s.deadline))
-	}
-	return max(0, left)
-}
-
-// endErr returns why the call must end: its context has ended, or its timeout has passed. It returns nil if
-// the call may continue.
-func (s *state) endErr() error {
-	hasTimedOut := s.hasTimeout() && !time.Now().Before(s.deadline)
-	if hasTimedOut && s.ctx.Err() == nil {
-		return s.timeoutErr
-	}
-	if errs.OfContext(s.ctx) == nil {
-		return nil
-	}
-	return errs.WithCause(s.ctx)
-}
-
 // counted returns the number of attempts as MaxAttempts counts them: replacing the key allows one
 // more.
 func (s *state) counted() int {
@@ -103,66 +73,5 @@ func (s *state) soFar() Call {
 		Query:    s.query,
 		Attempts: s.attempts,
 		Keys:     &s.keys,
-	}
-}
-
-// A stopError ends a call other than by the failure of an attempt: the context of the call has ended,
-// or the next attempt has no key or no slot of the rate limiter.
-type stopError struct {
-	step string // that failed, the beginning of the error text; may be empty
-	err  error  // of the step; nil: the context has ended
-}
-
-func (e *stopError) Error() string { return e.step + "the call was stopped" }
-
-var (
-	// contextEnded ends a call whose context has ended.
-	contextEnded = &stopError{}
-	// sameKey ends a call whose source returns the rejected key again. The call returns the failure of its
-	// latest attempt, which says more.
-	sameKey = &stopError{}
-)
-
-// stopped returns the final failure of a call that err ends before an attempt, or nil if err does not.
-func (s *state) stopped(err error) *Failure {
-	stop, isStop := errors.AsType[*stopError](err)
-	if !isStop {
-		return nil
-	}
-	if stop == sameKey {
-		s.last.remark("the key source returned the rejected key again")
-		return s.last
-	}
-	return s.failureOf(stop)
-}
-
-// interrupted returns the final failure of a call whose context ended during an attempt with the
-// failure f. Previous is f, such as a failed dial, unless f only says that the context has ended.
-func (s *state) interrupted(f *Failure) *Failure {
-	err := errs.OfContext(s.ctx)
-	if err == nil { // the timeout of the call has ended it
-		err = context.DeadlineExceeded
-	}
-	if errors.Is(f.Cause, context.Cause(s.ctx)) || errors.Is(f.Cause, err) {
-		return s.failureOf(&stopError{step: f.Step})
-	}
-	s.last = f
-	return s.failureOf(contextEnded)
-}
-
-// failureOf returns the final failure of a call that stop ends. It is transient, since the request itself
-// did not fail.
-func (s *state) failureOf(stop *stopError) *Failure {
-	cause := stop.err
-	if err := s.endErr(); err != nil { // the reason, also if the step returned another error
-		cause = err
-	}
-	return &Failure{
-		Kind:      NoResponse,
-		Call:      s.soFar(),
-		Step:      stop.step,
-		Cause:     cause,
-		Transient: true,
-		Previous:  s.last,
 	}
 }

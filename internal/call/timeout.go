@@ -3,8 +3,39 @@ package call
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 )
+
+// begin sets the context and the deadline of a call. The returned function stops the timer of the context. Only
+// a limiter and a key source need that timer, since they may block. An attempt has a timer of its own.
+func (c *Caller) begin(ctx context.Context, s *state) (end context.CancelFunc) {
+	s.ctx = withState(ctx, s)
+	if c.Timeout == 0 {
+		return func() {}
+	}
+	s.deadline, s.timeoutErr = time.Now().Add(c.Timeout), c.timeoutErr
+	hasKeySource := c.CanReplaceKey
+	if c.Limiter == nil && !hasKeySource {
+		return func() {}
+	}
+	s.ctx, end = context.WithDeadlineCause(s.ctx, s.deadline, s.timeoutErr)
+	return end
+}
+
+func (s *state) hasTimeout() bool { return !s.deadline.IsZero() }
+
+// timeLeft returns the time until the timeout of the call or the deadline of the caller, whichever is earlier.
+func (s *state) timeLeft() time.Duration {
+	left := time.Duration(math.MaxInt64)
+	if deadline, hasDeadline := s.ctx.Deadline(); hasDeadline {
+		left = time.Until(deadline)
+	}
+	if s.hasTimeout() {
+		left = min(left, time.Until(s.deadline))
+	}
+	return max(0, left)
+}
 
 // attemptContext returns the context of an attempt. It ends after the timeout of the attempt, or at the end of
 // the call. It needs no timer if the context of the call ends before.
