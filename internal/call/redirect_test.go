@@ -25,8 +25,8 @@ func TestKeepRedirectPassesMalformedLocationAroundHTTPClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, req := newStep(t)
-			header := http.Header{"Location": {tt.location}}
-			resp, err := keepRedirect(req, &http.Response{StatusCode: tt.status, Header: header}) //nolint:bodyclose // empty
+			resp := &http.Response{StatusCode: tt.status, Header: http.Header{"Location": {tt.location}}}
+			resp, err := keepRedirect(req, resp) //nolint:bodyclose // empty
 			if tt.isError {
 				assert.Nil(t, resp)
 				require.ErrorAs(t, err, new(*redirectError))

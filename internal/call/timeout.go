@@ -8,7 +8,7 @@ import (
 )
 
 // begin sets the context and the deadline of a call. The returned function stops the timer of the context. Only
-// a limiter and a key source need that timer, since they may block. An attempt has a timer of its own.
+// a limiter and a key source need that timer, since they may block: each attempt has another timer.
 func (c *Caller) begin(ctx context.Context, s *state) (end context.CancelFunc) {
 	s.ctx = withState(ctx, s)
 	if c.Timeout == 0 {
