@@ -14,24 +14,26 @@ import (
 const maxCalls = 10_000
 
 // A queue holds the waiting calls of a limiter, and the slots that were taken for them. A slot
-// belongs to no call until it begins. Then the call that has waited longest uses it. So if a call
-// is cancelled, the calls after it move up.
+// belongs to a place in the queue, and is used by the call that is at this place when the slot
+// begins. So if a call is cancelled, the calls after it move up.
 type queue struct {
 	discarded atomic.Int64 // see LimiterStats
 
-	mu      sync.Mutex
-	waiters list.List   // of *waiter, in the order of the calls
-	slots   []time.Time // not used yet, ascending
-	sending bool        // a goroutine takes slots for the waiters that have none
-	timer   *time.Timer // runs advance when the first slot begins, if a call waits
-	last    time.Time   // the latest slot that was taken
+	mu          sync.Mutex
+	slots       []time.Time // not used yet, ascending
+	withSlot    list.List   // of *waiter: the first calls, which have the slots of their places
+	withoutSlot list.List   // of *waiter: the calls after them; empty if a slot is left
+	sending     bool        // a goroutine takes slots for the calls that have none
+	timer       *time.Timer // runs advance when the first slot begins, if a call waits
+	last        time.Time   // the latest slot that was taken
 }
 
 // A waiter is a call of Wait that waits for a slot. The mu of its queue guards its fields until
 // done is closed.
 type waiter struct {
-	latest   time.Time     // its slot must not begin later, apart from the delay of the reply
-	element  *list.Element // of waiters; nil if the call does not wait any more
+	latest   time.Time     // its slot must not begin later
+	list     *list.List    // withSlot or withoutSlot; nil if the call does not wait any more
+	element  *list.Element // of list
 	isBought bool          // a command took a slot for this call
 
 	done  chan struct{} // closed when begin or err is set
@@ -49,26 +51,20 @@ func newQueue() *queue {
 	return q
 }
 
-// join adds a call. It reports whether the caller must start a goroutine that takes a slot for it.
-// No goroutine is needed if a slot is left, such as the slot of a cancelled call, or if a
-// goroutine already runs.
+// join adds a call. It reports whether the caller must start a goroutine that takes slots. None is
+// needed if a slot is left, such as the slot of a cancelled call, or if such a goroutine already
+// runs.
 func (q *queue) join(w *waiter) (mustSend bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.serve() // discards the slots that have begun while no call waited
-	w.element = q.waiters.PushBack(w)
-	n := q.waiters.Len()
-	if n > len(q.slots) {
-		mustSend = !q.sending
+	w.moveTo(&q.withoutSlot)
+	q.serve()
+	mustSend = q.withoutSlot.Len() > 0 && !q.sending
+	if mustSend {
 		q.sending = true
-		return mustSend
 	}
-	slot := q.slots[n-1]
-	if slot.After(w.latest) {
-		q.end(w, budgetError(time.Until(slot), time.Until(w.latest)))
-	}
-	q.serve() // sets the timer
-	return false
+	return mustSend
 }
 
 // cancel removes a call, so that the calls after it move up.
@@ -103,26 +99,20 @@ func (q *queue) lastSlot() time.Time {
 func (q *queue) nextCommand() (calls []*waiter, last time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.sending = q.waiters.Len() > len(q.slots)
-	if !q.sending {
-		return nil, time.Time{}
-	}
-	next := q.waiters.Front()
-	for range q.slots { // these slots are for the first calls
-		next = next.Next()
-	}
-	for ; next != nil && len(calls) < maxCalls; next = next.Next() {
+	q.sending = q.withoutSlot.Len() > 0
+	for next := q.withoutSlot.Front(); next != nil && len(calls) < maxCalls; next = next.Next() {
 		calls = append(calls, next.Value.(*waiter))
 	}
 	return calls, q.last
 }
 
-// fail ends the calls of a command that failed.
-func (q *queue) fail(calls []*waiter, err error) {
+// fail ends the calls that have no slot, after a command that failed. A call that was not in this
+// command would get the same error: the store is unavailable.
+func (q *queue) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range calls {
-		q.end(w, err)
+	for q.withoutSlot.Len() > 0 {
+		q.end(first(&q.withoutSlot), err)
 	}
 }
 
@@ -140,17 +130,17 @@ func (q *queue) assign(calls []*waiter, sent time.Time, waits []any) {
 	for i, w := range calls {
 		wait := microseconds(waits[i])
 		maxWait := w.maxWait(sent)
-		// The script took no slot if wait is longer than maxWait. It compared whole microseconds.
-		tookNoSlot := wait > maxWait.Truncate(time.Microsecond)
-		if tookNoSlot {
-			q.end(w, budgetError(wait, maxWait))
-			continue
-		}
-		// The call may have ended, such as with a slot of a cancelled call. Then Wait may read its
-		// fields without mu, so they must not change.
-		hasEnded := w.element == nil
+		// The script compared whole microseconds.
+		tookSlot := wait <= maxWait.Truncate(time.Microsecond)
+		// If the call has ended, such as with the slot of a cancelled call, Wait may read its fields
+		// without mu.
+		hasEnded := w.list == nil
 		if !hasEnded {
-			w.isBought = true
+			w.isBought = tookSlot
+			w.latest = received.Add(maxWait) // the delay of the reply does not count
+		}
+		if !tookSlot {
+			continue
 		}
 		slot := sent.Add(wait)
 		if slot.After(q.last) {
@@ -159,6 +149,11 @@ func (q *queue) assign(calls []*waiter, sent time.Time, waits []any) {
 		q.insert(received.Add(max(wait, 0)))
 	}
 	q.serve()
+	for i, w := range calls {
+		if w.list == &q.withoutSlot {
+			q.end(w, budgetError(microseconds(waits[i]), w.latest.Sub(received)))
+		}
+	}
 }
 
 func budgetError(wait, maxWait time.Duration) error {
@@ -168,13 +163,25 @@ func budgetError(wait, maxWait time.Duration) error {
 
 // The functions below are called with mu held.
 
+// first returns the first call of a list that is not empty.
+func first(l *list.List) *waiter { return l.Front().Value.(*waiter) }
+
+// moveTo adds a call at the end of a list.
+func (w *waiter) moveTo(l *list.List) {
+	if w.list != nil {
+		w.list.Remove(w.element)
+	}
+	w.list = l
+	w.element = l.PushBack(w)
+}
+
 // end ends a call, unless it has ended.
 func (q *queue) end(w *waiter, err error) {
-	if w.element == nil {
+	if w.list == nil {
 		return
 	}
-	q.waiters.Remove(w.element)
-	w.element = nil
+	w.list.Remove(w.element)
+	w.list = nil
 	w.err = err
 	close(w.done)
 }
@@ -185,12 +192,27 @@ func (q *queue) insert(slot time.Time) {
 	q.slots = slices.Insert(q.slots, i, slot)
 }
 
-// serve gives the slots that have begun to the first calls. It discards a slot that no call waits
+// moveUp gives the slots that are left to the first calls without one. It ends the calls for which
+// they are too late.
+func (q *queue) moveUp() {
+	for q.withSlot.Len() < len(q.slots) && q.withoutSlot.Len() > 0 {
+		w := first(&q.withoutSlot)
+		slot := q.slots[q.withSlot.Len()]
+		if slot.After(w.latest) {
+			q.end(w, budgetError(time.Until(slot), time.Until(w.latest)))
+			continue
+		}
+		w.moveTo(&q.withSlot)
+	}
+}
+
+// serve lets the first calls use the slots that have begun. It discards a slot that no call waits
 // for: used later, the slot would exceed the budget. Then it sets the timer to the next slot.
 func (q *queue) serve() {
+	q.moveUp()
 	for len(q.slots) > 0 && time.Until(q.slots[0]) <= 0 {
-		if first := q.waiters.Front(); first != nil {
-			w := first.Value.(*waiter)
+		if q.withSlot.Len() > 0 {
+			w := first(&q.withSlot)
 			w.begin = q.slots[0]
 			q.end(w, nil)
 		} else {
@@ -199,7 +221,7 @@ func (q *queue) serve() {
 		q.slots = q.slots[1:]
 	}
 	q.timer.Stop()
-	if q.waiters.Len() > 0 && len(q.slots) > 0 {
+	if q.withSlot.Len() > 0 {
 		q.timer.Reset(time.Until(q.slots[0]))
 	}
 }

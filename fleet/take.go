@@ -55,7 +55,7 @@ func (l *Limiter) send() {
 		}
 		reply, err := l.store.run(takeScript, slices.Repeat([]any{int64(0)}, len(calls)), args...)
 		if err != nil {
-			l.queue.fail(calls, err)
+			l.queue.fail(err)
 			continue
 		}
 		l.queue.assign(calls, sent, reply)

@@ -1,0 +1,86 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/fleet"
+)
+
+// A heldStore holds scripts back while it is held. Then the scripts fail with err, if it is set.
+type heldStore struct {
+	countingHook
+	held chan struct{} // nil: not held; closed: no longer held
+	err  error
+}
+
+func (s *heldStore) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" && s.held != nil {
+			<-s.held
+			if s.err != nil {
+				cmd.SetErr(s.err)
+				return s.err
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// The first call has a slot 1 s ahead. While the command of the second call is sent, the first call
+// is cancelled, and the second one moves up to its slot.
+func TestCallThatMovesUpIsIndependentOfItsCommand(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		err      error         // of the command
+		deadline time.Duration // of the second call
+		want     error         // of the second call
+	}{
+		{name: "the command fails", err: errors.New("ERR broken"), deadline: time.Minute},
+		{name: "the slot of the command is too late", deadline: 3900 * time.Millisecond},
+		{name: "both slots are too late", deadline: 1500 * time.Millisecond, want: fleet.ErrBudgetExceeded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &heldStore{err: tt.err}
+				rdb := connect(t, newStore(t))
+				rdb.AddHook(store)
+				limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+				require.NoError(t, limiter.Wait(t.Context()))
+				start := time.Now()
+				first, cancel := context.WithCancel(t.Context())
+				go func() { assert.ErrorIs(t, limiter.Wait(first), context.Canceled) }()
+				synctest.Wait()
+
+				store.held = make(chan struct{})
+				var err error
+				var end time.Duration
+				go func() {
+					second, cancel := context.WithTimeout(t.Context(), tt.deadline)
+					defer cancel()
+					err = limiter.Wait(second)
+					end = time.Since(start)
+				}()
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				close(store.held)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if tt.want != nil {
+					require.ErrorIs(t, err, tt.want)
+					return
+				}
+				require.NoError(t, err)
+				assert.Equal(t, time.Second, end)
+			})
+		})
+	}
+}
