@@ -174,6 +174,26 @@ func (l *Limiter) waitForSlot(ctx context.Context) error {
 	}
 }
 
+// waitWithoutStore waits for Fallback, or returns errAvailable if the store becomes available
+// first.
+func (l *Limiter) waitWithoutStore(ctx context.Context) error {
+	outage, end := l.store.duringOutage(ctx)
+	defer end()
+	err := sleepUntil(outage, l.queue.lastSlot()) // until then, other calls of this replica use their slots
+	if err == nil {
+		err = l.cfg.Fallback.Wait(outage)
+	}
+	if err == nil {
+		l.fallback.Add(1)
+		return nil
+	}
+	// When the outage ends, the call takes a slot, even if Fallback returned another error.
+	if errors.Is(context.Cause(outage), errAvailable) {
+		return errAvailable
+	}
+	return err
+}
+
 // Queue returns the time until the latest slot that this replica has taken. While this replica
 // sends requests, that is about the length of the queue of all replicas.
 func (l *Limiter) Queue() time.Duration { return max(time.Until(l.queue.lastSlot()), 0) }

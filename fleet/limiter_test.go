@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -242,4 +243,44 @@ func TestFallbackReplacesTheStore(t *testing.T) {
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.Equal(t, 1, f.calls)
 	assert.Equal(t, fleet.LimiterStats{FromStore: 1, Fallback: 1}, limiter.Stats())
+}
+
+// blockingFallback lets no call pass.
+type blockingFallback struct{}
+
+func (blockingFallback) Wait(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// While the calls wait for Fallback, nothing but the probes uses the store.
+func TestCallsThatWaitForFallbackTakeSlotsWhenTheStoreIsAvailable(t *testing.T) {
+	const calls, outage = 100, 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		rdb := connect(t, store)
+		limiter := newLimiter(t, rdb, fleet.LimiterConfig{
+			Name:     "acme",
+			Rate:     1000,
+			Per:      time.Second,
+			Fallback: blockingFallback{},
+		})
+		require.NoError(t, limiter.Wait(t.Context()))
+		store.SetError("MISCONF the store accepts no writes")
+		hook := new(countingHook)
+		rdb.AddHook(hook)
+		before := runtime.NumGoroutine()
+		var all sync.WaitGroup
+		for range calls {
+			all.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
+		}
+		time.Sleep(outage)
+		assert.LessOrEqual(t, runtime.NumGoroutine()-before, calls+5, "a call that waits needs no goroutine")
+		assert.InDelta(t, int64(outage/(100*time.Millisecond)), hook.total.Load(), 10, "probes")
+		store.SetError("")
+		begin := time.Now()
+		all.Wait()
+		assert.LessOrEqual(t, time.Since(begin), 100*time.Millisecond+calls*time.Millisecond)
+		assert.Equal(t, fleet.LimiterStats{FromStore: 1 + calls}, limiter.Stats())
+	})
 }

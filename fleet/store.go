@@ -25,7 +25,7 @@ const prefix = "msgpush:1:"
 const (
 	storeTimeout  = time.Second            // of an operation
 	dialAfter     = 300 * time.Millisecond // from the start of an operation to a test of the address
-	probeInterval = 100 * time.Millisecond // from a failure to the next probe
+	probeInterval = 100 * time.Millisecond // from a probe to the next one
 	suspension    = 250 * time.Millisecond // lateness of an operation that shows that its process was suspended
 
 	noExpiry = 50 * 365 * 24 * time.Hour // stands for never
@@ -43,8 +43,9 @@ type store struct {
 	key  string
 
 	mu        sync.Mutex
-	failure   error     // why the store is unavailable; nil if it is available
-	nextProbe time.Time // when unavailable() may start a probe
+	failure   error                                       // why the store is unavailable; nil if it is available
+	isProbing bool                                        // a probe runs, or has ended less than probeInterval ago
+	awaiting  map[context.Context]context.CancelCauseFunc // of the calls of duringOutage
 }
 
 // newStore returns a store for the Redis key of an account. kind is "key" or "rate".
@@ -63,7 +64,12 @@ func newStore(rdb redis.UniversalClient, kind, name string) (*store, error) {
 		return nil, errors.New("fleet: the Redis client ignores deadlines; set ContextTimeoutEnabled in its options")
 	}
 	hashTag := "{" + name + "}" // of Redis Cluster
-	return &store{rdb: rdb, kind: kind, key: prefix + kind + ":" + hashTag}, nil
+	return &store{
+		rdb:      rdb,
+		kind:     kind,
+		key:      prefix + kind + ":" + hashTag,
+		awaiting: make(map[context.Context]context.CancelCauseFunc),
+	}, nil
 }
 
 func isNil(rdb redis.UniversalClient) bool {
@@ -83,28 +89,57 @@ func ignoresDeadlines(rdb redis.UniversalClient) bool {
 	return false
 }
 
-// unavailable returns why the store is unavailable, or nil. An unavailable store is also probed, at
-// most once each probeInterval.
+// unavailable returns why the store is unavailable, or nil. An unavailable store is also probed.
 func (s *store) unavailable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failure != nil && time.Now().After(s.nextProbe) {
-		s.nextProbe = time.Now().Add(storeTimeout + probeInterval) // unless the probe fails before
-		go func() { _ = s.probe() }()
-	}
+	s.startProbe()
 	return s.failure
 }
 
-// awaitAvailable waits until the store is available, and then returns nil. Each look at an
-// unavailable store also has it probed. If ctx ends first, awaitAvailable returns the error of ctx.
-func (s *store) awaitAvailable(ctx context.Context) error {
-	for s.unavailable() != nil {
-		err := sleepUntil(ctx, time.Now().Add(probeInterval))
-		if err != nil {
-			return err
-		}
+// startProbe starts a probe of an unavailable store, at most one each probeInterval. It is called
+// with mu held.
+func (s *store) startProbe() {
+	if s.failure == nil || s.isProbing {
+		return
 	}
-	return nil
+	s.isProbing = true
+	go func() {
+		_ = s.probe()
+		time.AfterFunc(probeInterval, s.allowProbe)
+	}()
+}
+
+// allowProbe lets the next probe start, and starts it if calls wait for the store.
+func (s *store) allowProbe() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isProbing = false
+	if len(s.awaiting) > 0 {
+		s.startProbe()
+	}
+}
+
+// errAvailable is the cause of a context that has ended because the store is available.
+var errAvailable = errors.New("fleet: the store is available")
+
+// duringOutage returns a context that ends with ctx or, with the cause errAvailable, when the store
+// is available. Until the caller calls end, an unavailable store is probed.
+func (s *store) duringOutage(ctx context.Context) (outage context.Context, end func()) {
+	outage, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		cancel(errAvailable)
+	}
+	s.awaiting[outage] = cancel
+	s.startProbe()
+	return outage, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.awaiting, outage)
+		cancel(nil)
+	}
 }
 
 // probe tests whether the store responds. For the Redis key of a limiter, it also tests whether the
@@ -218,12 +253,14 @@ func (s *store) noteResult(err error) error {
 	defer s.mu.Unlock()
 	if err == nil {
 		s.failure = nil
+		for _, end := range s.awaiting {
+			end(errAvailable)
+		}
 		return nil
 	}
 	// The error text of a disabled command quotes its arguments, such as an access key.
 	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
 	s.failure = fmt.Errorf("%w: %s", ErrStoreUnavailable, text)
-	s.nextProbe = time.Now().Add(probeInterval)
 	return s.failure
 }
 
