@@ -39,9 +39,9 @@ func (r record) valid() bool { return r.validFor(0) }
 // validFor reports whether r has a key that is valid for longer than d.
 func (r record) validFor(d time.Duration) bool { return r.key != "" && time.Until(r.expires) > d }
 
-// A reply is the answer of the store to a poll or a claim.
-type reply struct {
-	state  string
+// A claimReply is the reply of the store to a poll or a claim.
+type claimReply struct {
+	state  string    // of the last fetch, stateStored or stateGranted
 	until  time.Time // the end of the state
 	record record    // of the last fetch; it has a key in stateStored only
 }
@@ -63,44 +63,32 @@ var errNotStored = errors.New("fleet: the record was not stored")
 
 // poll returns the newer key of the store or, if there is none, the state of the last fetch. It
 // returns an error if the store fails, or if this replica cannot decrypt the key.
-func (s *KeySource) poll(generation int64) (reply, error) {
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	return s.runClaim(generation, claimOptions{})
-}
+func (s *KeySource) poll(generation int64) (claimReply, error) { return s.runClaim(generation, false) }
 
 // claim returns a newer key, as poll does. If the store has none, claim tries to claim a fetch for
 // this replica. If the last fetch failed and the next one must wait, claim returns the error of the
 // last one. If this replica already knows that error, it does not ask the store.
-func (s *KeySource) claim(generation int64) (reply, error) {
-	mustWait, failure := s.state.lastFailure()
-	if mustWait {
-		return reply{}, failure
+func (s *KeySource) claim(generation int64) (claimReply, error) {
+	known := s.state.get()
+	if time.Now().Before(known.failedUntil) {
+		return claimReply{}, known.failure
 	}
-	options := claimOptions{
-		mayFetch:   !s.state.letsOthersFirst(),
-		isRejected: s.state.isRejected(generation),
-	}
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	answer, err := s.runClaim(generation, options)
-	if err != nil {
-		return reply{}, err
-	}
-	switch answer.state {
-	case stateGranted:
-		s.state.beginFetch(answer.record.generation) // before another claim: see turn
-	case stateFailed:
-		failure = failedElsewhere(answer.record)
-		s.state.fail(failure, answer.until)
-		return reply{}, failure
-	case stateFree:
-		// This replica lets the others fetch first. If a fetch failed before, the call returns its
-		// error instead of waiting for another replica. Otherwise, such as after a rejected key,
+	letsOthersFirst := time.Now().Before(known.own.claimsAt)
+	reply, err := s.runClaim(generation, !letsOthersFirst)
+	switch {
+	case err != nil:
+		return claimReply{}, err
+	case reply.state == stateFailed:
+		failure := failedElsewhere(reply.record)
+		s.state.fail(failure, reply.until)
+		return claimReply{}, failure
+	case reply.state == stateFree && known.failure != nil:
+		// This replica lets the others fetch first. The call returns the error of the last fetch
+		// instead of waiting for another replica. If no fetch failed, such as after a rejected key,
 		// the call waits.
-		return answer, failure
+		return claimReply{}, known.failure
 	}
-	return answer, nil
+	return reply, nil
 }
 
 // failedElsewhere returns the error of a fetch that failed in another replica.
@@ -109,74 +97,66 @@ func failedElsewhere(r record) error {
 	return fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
 }
 
-// claimOptions is zero for a poll.
-type claimOptions struct {
-	mayFetch   bool // the store may grant a fetch
-	isRejected bool // the service rejected the key of the generation
-}
-
-// runClaim requests a record from the store that is newer than a generation. It is called with
-// turn held.
-func (s *KeySource) runClaim(generation int64, o claimOptions) (reply, error) {
+// runClaim requests a record from the store that is newer than a generation. With mayFetch, the
+// store may grant a fetch.
+func (s *KeySource) runClaim(generation int64, mayFetch bool) (claimReply, error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	known := s.state.get()
 	now := time.Now() // before the command, so that nothing expires later here than in the store
 	lease := max(s.cfg.FetchTimeout+storeTimeout, s.cfg.MinInterval)
-	// If the reply is lost, the next claim has the same claimer, and the script repeats the reply.
-	claimer := fmt.Sprintf("%s %d", s.replica, s.state.lastClaim())
-	values, err := s.store.run(
+	var reply claimReply
+	var left int64
+	err := s.store.run(
 		claimScript,
-		[]any{"", int64(0), int64(0), "", ""},
+		[]any{&reply.state, &reply.record.generation, &left, &reply.record.key, &reply.record.claimer},
 		generation,
-		claimer,
+		// If the reply is lost, the next claim has the same claimer, and the script repeats the reply.
+		fmt.Sprintf("%s %d", s.replica, known.claimed),
 		s.cfg.MinInterval.Milliseconds(),
-		o.mayFetch,
-		o.isRejected,
+		mayFetch,
+		known.isRejected(generation),
 		lease.Milliseconds(),
 	)
 	if err != nil {
-		return reply{}, err
+		return claimReply{}, err
 	}
-	answer := reply{
-		state:  values[0].(string),
-		until:  now.Add(milliseconds(values[2])),
-		record: record{generation: values[1].(int64), claimer: values[4].(string)},
-	}
-	if answer.state == stateStored {
-		answer.record.expires = answer.until
-		answer.record.key, err = s.open(values[3].(string), answer.record.generation)
+	reply.until = now.Add(milliseconds(left))
+	switch reply.state {
+	case stateGranted:
+		s.state.beginFetch(reply.record.generation)
+	case stateStored:
+		reply.record.expires = reply.until
+		reply.record.key, err = s.open(reply.record.key, reply.record.generation)
 	}
 	if err != nil {
-		return reply{}, err
+		return claimReply{}, err
 	}
-	return answer, nil
+	return reply, nil
 }
 
-// put stores a key and its outcome, stateDone or stateRejected, or stateFailed without a key. It
-// returns how long no replica may fetch. It returns errNotStored if nothing is stored, or the error
-// of the store.
-func (s *KeySource) put(r record, outcome string) (wait time.Duration, err error) {
+// put stores a key with the state of its fetch, stateDone or stateRejected, or stateFailed without a
+// key. Without a key, stateDone releases a claim. put returns how long no replica may fetch. It
+// returns errNotStored if nothing is stored, or the error of the store.
+func (s *KeySource) put(r record, state string) (wait time.Duration, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	values, err := s.store.run(
+	var left int64
+	err = s.store.run(
 		putScript,
-		[]any{int64(0)},
+		[]any{&left},
 		r.generation,
 		r.claimer,
 		s.cfg.MinInterval.Milliseconds(),
 		s.seal(r),
 		time.Until(r.expires).Milliseconds(),
-		outcome,
+		state,
 	)
 	if err != nil {
 		return 0, err
 	}
-	wait = milliseconds(values[0])
-	if wait == 0 {
+	if left == 0 {
 		return 0, errNotStored
 	}
-	return wait, nil
-}
-
-// release ends the claim of a fetch in the store, unless the fetch has ended.
-func (s *KeySource) release(generation int64) {
-	_, _ = s.put(record{generation: generation}, stateDone)
+	return milliseconds(left), nil
 }

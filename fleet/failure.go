@@ -69,8 +69,7 @@ func (s *KeySource) report(failure error) {
 	if f, ok := errors.AsType[*fetchError](failure); ok {
 		keys.Add(f.key)
 	}
-	current, _ := s.state.newest()
-	keys.Add(current.key)
+	keys.Add(s.state.get().current.key)
 	s.cfg.OnError(errs.Hide("access key: "+keys.Text(failure.Error()), failure, nil))
 }
 

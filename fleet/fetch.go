@@ -18,7 +18,7 @@ type fetchResult struct {
 // awaitFetch fetches a key for a claim, and returns its record. If the fetch takes too long,
 // another replica may fetch: so awaitFetch also polls the store, and returns the key of that
 // replica if it is stored first. It returns errNotStored if the fetch ended too late.
-func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim reply) (record, error) {
+func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim claimReply) (record, error) {
 	fetched, left := make(chan fetchResult), make(chan struct{})
 	defer close(left)
 	go s.fetch(ctx, claim.record, fetched, left)
@@ -33,20 +33,21 @@ func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim repl
 		case <-s.changed:
 		case <-time.After(poll):
 		}
-		if current, ok := s.state.newerThan(generation); ok {
-			return current, nil
+		known := s.state.get()
+		if known.hasNewer(generation) {
+			return known.current, nil
 		}
-		answer, err := s.poll(generation)
+		reply, err := s.poll(generation)
 		isUnavailable := errors.Is(err, ErrStoreUnavailable) // then, the fetch may still return a key
 		switch {
-		case answer.state == stateStored:
-			return answer.record, nil
+		case reply.state == stateStored:
+			return reply.record, nil
 		case err != nil && !isUnavailable:
 			return record{}, err
 		case ctx.Err() != nil:
 			return record{}, ctx.Err()
 		}
-		poll = pollAfter(answer)
+		poll = pollAfter(reply)
 	}
 }
 
@@ -81,21 +82,23 @@ func (s *KeySource) fetch(ctx context.Context, r record, fetched chan<- fetchRes
 // complete stores the key of a fetch, or its failure. It returns the record and the error of the
 // fetchResult.
 func (s *KeySource) complete(r record, failure error) (record, error) {
-	outcome := stateDone
+	known := s.state.get()
+	isRejectedKey := r.key == known.current.key && known.isRejected(known.current.generation)
+	state := stateDone
 	switch {
 	case failure != nil:
-		outcome = stateFailed
+		state = stateFailed
 		r.key = ""
-	case s.state.isRejectedKey(r.key):
-		outcome = stateRejected
+	case isRejectedKey:
+		state = stateRejected
 	}
-	wait, err := s.put(r, outcome)
+	wait, err := s.put(r, state)
 	isUnavailable := errors.Is(err, ErrStoreUnavailable)
 	if isUnavailable {
 		wait = s.cfg.MinInterval
-		go s.putUntilStored(r, outcome)
+		go s.putUntilStored(r, state)
 	}
-	s.state.endFetch(outcome, wait)
+	s.state.endFetch(state, wait)
 	switch {
 	case errors.Is(err, errNotStored):
 		return record{}, errNotStored
@@ -109,12 +112,12 @@ func (s *KeySource) complete(r record, failure error) (record, error) {
 
 // putUntilStored retries until the store responds, since other replicas wait for the record. Close
 // or a newer fetch ends this.
-func (s *KeySource) putUntilStored(r record, outcome string) {
-	for s.state.lastClaim() == r.generation {
+func (s *KeySource) putUntilStored(r record, state string) {
+	for s.state.get().claimed == r.generation {
 		if sleepUntil(s.running, time.Now().Add(maxPoll)) != nil {
 			return
 		}
-		_, err := s.put(r, outcome)
+		_, err := s.put(r, state)
 		if !errors.Is(err, ErrStoreUnavailable) {
 			return
 		}

@@ -141,7 +141,7 @@ func (s *KeySource) Close() error {
 	s.stop()
 	claimed := s.state.forgetClaim()
 	if claimed != 0 {
-		s.release(claimed)
+		_, _ = s.put(record{generation: claimed}, stateDone) // releases the claim, unless the fetch has ended
 	}
 	s.watcher.Wait()
 	return nil
@@ -153,8 +153,9 @@ func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySourc
 // obtain returns a key for the cache, which calls it. With an error, the key is one that the error
 // quotes.
 func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
-	current, isRejected := s.state.newest()
-	if !isRejected && current.validFor(s.cfg.Early) { // it was adopted meanwhile
+	known := s.state.get()
+	current := known.current
+	if known.hasUsable(s.cfg.Early) { // it was adopted meanwhile
 		return current.key, current.expires, nil
 	}
 	r, err := s.newer(ctx, current.generation)
@@ -171,10 +172,11 @@ func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 // newer returns a record with a key and a greater generation. If no other replica has one or
 // fetches one, this replica fetches.
 func (s *KeySource) newer(ctx context.Context, generation int64) (record, error) {
-	mayClaimAt := s.state.mayClaimAt()
+	mayClaimAt := s.state.get().mayClaimAt()
 	for {
-		if current, ok := s.state.newerThan(generation); ok { // watchStore has adopted it
-			return current, nil
+		known := s.state.get()
+		if known.hasNewer(generation) { // watchStore has adopted it
+			return known.current, nil
 		}
 		// The store is asked even if ctx has ended: a suspension of this process may have ended
 		// ctx, and the store may then have a newer record.
@@ -182,12 +184,12 @@ func (s *KeySource) newer(ctx context.Context, generation int64) (record, error)
 		if ctx.Err() == nil && !time.Now().Before(mayClaimAt) {
 			ask = s.claim
 		}
-		answer, err := ask(generation)
-		switch answer.state {
+		reply, err := ask(generation)
+		switch reply.state {
 		case stateStored:
-			return answer.record, nil
+			return reply.record, nil
 		case stateGranted:
-			r, err := s.awaitFetch(ctx, generation, answer)
+			r, err := s.awaitFetch(ctx, generation, reply)
 			if !errors.Is(err, errNotStored) {
 				return r, err
 			}
@@ -201,17 +203,17 @@ func (s *KeySource) newer(ctx context.Context, generation int64) (record, error)
 		}
 		select {
 		case <-s.changed:
-		case <-time.After(pollAfter(answer)):
+		case <-time.After(pollAfter(reply)):
 		}
 	}
 }
 
 // pollAfter returns how long a call waits before it polls the store. It polls when the state ends,
 // since it may then claim a fetch. stateFree does not end.
-func pollAfter(answer reply) time.Duration {
-	if answer.state == stateFree {
+func pollAfter(reply claimReply) time.Duration {
+	if reply.state == stateFree {
 		return maxPoll
 	}
-	poll := min(time.Until(answer.until), maxPoll)
+	poll := min(time.Until(reply.until), maxPoll)
 	return max(poll, minPoll)
 }

@@ -10,12 +10,17 @@ import (
 // standby is how much later a replica whose last fetch did not help replaces a key that expires.
 const standby = 500 * time.Millisecond
 
-// A keyState is the knowledge of a replica about the keys of its account and its own fetches.
+// A keyState guards the knowledge of a replica, and keeps the cache in step with it.
 type keyState struct {
 	minInterval time.Duration
-	cache       *msgpush.AccessKeyCache // holds the key of current, unless that was rejected
+	cache       *msgpush.AccessKeyCache // holds the key of the current record, unless that was rejected
 
-	mu          sync.Mutex
+	mu        sync.Mutex
+	knowledge // guarded by mu
+}
+
+// knowledge is what a replica knows about the keys of its account and about its own fetches.
+type knowledge struct {
 	current     record    // the newest record with a key; the zero record if there is none
 	rejected    int64     // generation of the key that was rejected last while it was current
 	claimed     int64     // generation of the last fetch of this replica; 0 if there is none since the start or Close
@@ -24,19 +29,37 @@ type keyState struct {
 	own         ownFetches
 }
 
-// newest returns the current record, and whether its key was rejected. isRejected is also true
-// without a record.
-func (s *keyState) newest() (r record, isRejected bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current, s.rejected == s.current.generation
+// hasNewer reports whether the current record has a valid key and a greater generation.
+func (k knowledge) hasNewer(generation int64) bool {
+	return k.current.generation > generation && k.current.valid()
 }
 
-// newerThan returns the current record if it has a valid key and a greater generation.
-func (s *keyState) newerThan(generation int64) (r record, ok bool) {
+// isRejected reports whether the record of a generation is the one whose key was rejected last.
+func (k knowledge) isRejected(generation int64) bool {
+	return generation > 0 && generation == k.rejected
+}
+
+// hasUsable reports whether the current record has a key that was not rejected, and is valid for
+// longer than d.
+func (k knowledge) hasUsable(d time.Duration) bool {
+	return k.current.validFor(d) && !k.isRejected(k.current.generation)
+}
+
+// mayClaimAt returns when this replica may claim a fetch for a call that begins now. A key that
+// expires is first replaced by replicas whose last fetch helped: their clocks and networks work.
+func (k knowledge) mayClaimAt() time.Time {
+	expires := k.current.generation > 0 && !k.isRejected(k.current.generation)
+	if expires && k.own.helped.IsZero() {
+		return time.Now().Add(standby)
+	}
+	return time.Time{}
+}
+
+// get returns what the replica knows now.
+func (s *keyState) get() knowledge {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.current, s.current.generation > generation && s.current.valid()
+	return s.knowledge
 }
 
 // adopt makes r the current record, and puts its key into the cache, unless the current record is
@@ -67,20 +90,6 @@ func (s *keyState) reject(key string) {
 	}
 }
 
-// isRejected reports whether the record of a generation is the one whose key was rejected last.
-func (s *keyState) isRejected(generation int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return generation > 0 && generation == s.rejected
-}
-
-// isRejectedKey reports whether key is the current key, and was rejected.
-func (s *keyState) isRejectedKey(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return key == s.current.key && s.current.generation == s.rejected
-}
-
 // beginFetch records that the store granted a fetch to this replica.
 func (s *keyState) beginFetch(generation int64) {
 	s.mu.Lock()
@@ -90,22 +99,14 @@ func (s *keyState) beginFetch(generation int64) {
 }
 
 // endFetch records the end of a fetch of this replica. No replica may fetch for wait.
-func (s *keyState) endFetch(outcome string, wait time.Duration) {
+func (s *keyState) endFetch(state string, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if outcome == stateDone {
+	if state == stateDone {
 		s.own.helped = time.Now()
 	} else {
 		s.own.miss(wait, s.minInterval)
 	}
-}
-
-// lastClaim returns the last generation that this replica claimed, or 0 if there is none since the
-// start or Close.
-func (s *keyState) lastClaim() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.claimed
 }
 
 // forgetClaim returns the last generation that this replica claimed, and forgets it.
@@ -122,33 +123,6 @@ func (s *keyState) fail(failure error, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure, s.failedUntil = failure, until
-}
-
-// lastFailure returns the error of the last fetch that failed, or nil. mustWait is true until the
-// next fetch may begin.
-func (s *keyState) lastFailure() (mustWait bool, failure error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Now().Before(s.failedUntil), s.failure
-}
-
-// letsOthersFirst reports whether only other replicas may fetch now.
-func (s *keyState) letsOthersFirst() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Now().Before(s.own.claimsAt)
-}
-
-// mayClaimAt returns when this replica may claim a fetch for a call that begins now. A key that
-// expires is first replaced by replicas whose last fetch helped: their clocks and networks work.
-func (s *keyState) mayClaimAt() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	expires := s.current.generation > 0 && s.current.generation != s.rejected
-	if expires && s.own.helped.IsZero() {
-		return time.Now().Add(standby)
-	}
-	return time.Time{}
 }
 
 // ownFetches says when this replica may fetch. After a fetch that did not help, it lets other

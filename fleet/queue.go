@@ -117,13 +117,13 @@ func (q *queue) fail(err error) {
 }
 
 // assign adds the slots of a command, and ends the calls whose slots are too late. waits is the
-// reply to the command: how long each call must wait from the time when the script ran. That was
-// between sent and now:
+// reply to the command: how many microseconds each call must wait from the time when the script
+// ran. That was between sent and now:
 //
 //   - A slot is counted from now, so that no call uses it too early.
 //   - last is counted from sent: the script gives no slots long before last, so a last that is too
 //     late would leave slots unused.
-func (q *queue) assign(calls []*waiter, sent time.Time, waits []any) {
+func (q *queue) assign(calls []*waiter, sent time.Time, waits []int64) {
 	received := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()

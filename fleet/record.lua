@@ -31,9 +31,9 @@ end
 -- Protects the service from fetch after fetch. The limit is lower after rejected keys: if another
 -- program fetches keys for the account, it makes new keys be rejected, and with longer intervals
 -- the fleet would hardly ever have a valid key.
-local function longerPause(outcome)
+local function longerPause(newState)
 	local limit = 10
-	if outcome == 'rejected' then limit = 4 end
+	if newState == 'rejected' then limit = 4 end
 	return math.min(math.max(2 * pause, minInterval), limit * minInterval)
 end
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -145,8 +144,7 @@ func (s *store) duringOutage(ctx context.Context) (outage context.Context, end f
 // probe tests whether the store responds. For the Redis key of a limiter, it also tests whether the
 // store accepts writes: a key source can still read the key from a store that accepts none.
 func (s *store) probe() error {
-	_, err := s.runOnce(probeScript, []any{int64(0)}, s.kind)
-	return err
+	return s.runOnce(probeScript, []any{new(int64)}, s.kind)
 }
 
 // probeWithin returns the result of a probe, or an error when ctx ends. The probe has its own
@@ -163,32 +161,32 @@ func (s *store) probeWithin(ctx context.Context) error {
 	}
 }
 
-// run runs a script, whose reply must have the types of want. It fails immediately if the store is
-// unavailable. A script that fails long after its timeout runs once more: if this process was
-// suspended, the store may have replied in time.
-func (s *store) run(script *redis.Script, want []any, args ...any) ([]any, error) {
+// run runs a script, and copies the elements of its reply to dest, as scan does. It fails
+// immediately if the store is unavailable. A script that fails long after its timeout runs once
+// more: if this process was suspended, the store may have replied in time.
+func (s *store) run(script *redis.Script, dest []any, args ...any) error {
 	if err := s.unavailable(); err != nil {
-		return nil, err
+		return err
 	}
 	begin := time.Now()
-	reply, err := s.runOnce(script, want, args...)
+	err := s.runOnce(script, dest, args...)
 	wasSuspended := time.Since(begin) > storeTimeout+suspension
 	if err != nil && wasSuspended {
-		return s.runOnce(script, want, args...)
+		return s.runOnce(script, dest, args...)
 	}
-	return reply, err
+	return err
 }
 
 // runOnce runs a script, and records whether the store is available.
-func (s *store) runOnce(script *redis.Script, want []any, args ...any) ([]any, error) {
+func (s *store) runOnce(script *redis.Script, dest []any, args ...any) error {
 	reply, err := s.send(script, args)
 	if err == nil {
-		err = checkReply(reply, want)
+		err = scan(reply, dest)
 	}
 	if err != nil {
 		s.reloadCluster()
 	}
-	return reply, s.noteResult(err)
+	return s.noteResult(err)
 }
 
 // send runs a script within storeTimeout, and returns its reply. By default, go-redis repeats a
@@ -228,15 +226,23 @@ func dial(ctx context.Context, rdb redis.UniversalClient) error {
 	return nil
 }
 
-// checkReply returns an error if the elements of a reply do not have the types of want.
-func checkReply(reply, want []any) error {
-	if slices.EqualFunc(reply, want, sameType) {
-		return nil
+// scan copies the elements of a reply to the variables that dest points to, each of them an int64 or
+// a string.
+func scan(reply, dest []any) error {
+	hasTypes := len(reply) == len(dest)
+	for i := 0; i < len(dest) && hasTypes; i++ {
+		switch d := dest[i].(type) {
+		case *int64:
+			*d, hasTypes = reply[i].(int64)
+		case *string:
+			*d, hasTypes = reply[i].(string)
+		}
 	}
-	return fmt.Errorf("a script returned %d elements, not %d of the expected types", len(reply), len(want))
+	if !hasTypes {
+		return fmt.Errorf("a script returned %d elements, not %d of the expected types", len(reply), len(dest))
+	}
+	return nil
 }
-
-func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
 // reloadCluster makes a client of a cluster look for a failed node. Otherwise, go-redis may replace
 // that node only after ClusterStateReloadInterval.
@@ -273,11 +279,7 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 }
 
 // milliseconds returns a number of a reply as a duration.
-func milliseconds(n any) time.Duration {
-	return time.Duration(n.(int64)) * time.Millisecond //nolint:durationcheck // n is a number
-}
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // microseconds returns a number of a reply as a duration.
-func microseconds(n any) time.Duration {
-	return time.Duration(n.(int64)) * time.Microsecond //nolint:durationcheck // n is a number
-}
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	_ "embed"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -50,14 +49,17 @@ func (l *Limiter) send() {
 			l.cfg.Burst,
 			last.Sub(sent).Microseconds(),
 		}
-		for _, w := range calls {
+		waits := make([]int64, len(calls)) // in microseconds
+		dest := make([]any, len(calls))
+		for i, w := range calls {
 			args = append(args, w.maxWait(sent).Microseconds())
+			dest[i] = &waits[i]
 		}
-		reply, err := l.store.run(takeScript, slices.Repeat([]any{int64(0)}, len(calls)), args...)
+		err := l.store.run(takeScript, dest, args...)
 		if err != nil {
 			l.queue.fail(err)
 			continue
 		}
-		l.queue.assign(calls, sent, reply)
+		l.queue.assign(calls, sent, waits)
 	}
 }

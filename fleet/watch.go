@@ -84,13 +84,13 @@ func (s *KeySource) update(hasConnected bool) {
 	if s.store.unavailable() != nil {
 		_ = s.store.probe() // the store may be available again
 	}
-	current, isRejected := s.state.newest()
-	if hasConnected && current.valid() && !isRejected {
-		_, _ = s.put(current, stateDone)
+	known := s.state.get()
+	if hasConnected && known.hasUsable(0) {
+		_, _ = s.put(known.current, stateDone)
 	}
-	answer, err := s.poll(current.generation)
-	if err == nil && answer.record.valid() {
-		s.state.adopt(answer.record)
+	reply, err := s.poll(known.current.generation)
+	if err == nil && reply.record.valid() {
+		s.state.adopt(reply.record)
 	}
 	signal(s.changed)
 }
