@@ -19,7 +19,7 @@ type keyState struct {
 	knowledge // guarded by mu
 }
 
-// knowledge is what a replica knows about the keys of its account and about its own fetches.
+// knowledge holds the facts about the keys of the account and the fetches of this replica.
 type knowledge struct {
 	current     record    // the newest record with a key; the zero record if there is none
 	rejected    int64     // generation of the key that was rejected last while it was current
@@ -55,7 +55,7 @@ func (k knowledge) mayClaimAt() time.Time {
 	return time.Time{}
 }
 
-// get returns what the replica knows now.
+// get returns a copy, so that a decision reads the facts of one moment.
 func (s *keyState) get() knowledge {
 	s.mu.Lock()
 	defer s.mu.Unlock()
