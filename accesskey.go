@@ -70,10 +70,10 @@ type AccessKeyCacheOptions struct {
 //
 //   - Without a valid key, callers wait for fetch. An error of fetch ends these calls, and the next call
 //     starts fetch again. So fetch itself should retry transient failures.
-//   - After a rejection, fetch is called at most once in each MinInterval, and callers wait for it. The key
-//     that it returns is valid, even if it is the same one: a rejection may be an error of a gateway.
-//   - If fetch fails or returns the rejected key, or is not due yet, the rejected call returns its
-//     response. The key stays in use until it expires.
+//   - After a rejection, fetch is called at most once in each MinInterval, and callers wait for it.
+//   - If fetch fails, returns the rejected key, or is not due yet, the call whose key was rejected returns the
+//     response with the rejection. Later calls send the key until it expires: the rejection may be an error of
+//     a gateway.
 //
 // The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout]. Callers
 // then stop waiting, even if fetch ignores its context, and another fetch may start. A key that a fetch
@@ -124,9 +124,9 @@ func (c *AccessKeyCache) check() error {
 	return nil
 }
 
-// Set replaces the cached key, such as by one that another process fetched. The key is valid, even if it is
-// the one that was rejected. Callers that wait for a fetch get it, too. Set ignores a key that has expired,
-// or that is no valid key.
+// Set replaces the cached key, such as by one that another process fetched. A zero expiry means that the key
+// does not expire. The key is valid, even if it is the one that was rejected. Callers that wait for a fetch get
+// it, too. Set ignores a key that has expired, or that is no valid key.
 func (c *AccessKeyCache) Set(key string, expires time.Time) {
 	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
 		c.cache.Set(key, expires)

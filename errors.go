@@ -156,6 +156,9 @@ type RequestError struct {
 	// Retryable means that the same call may succeed later. It is false only if the last attempt had a
 	// failure that would recur, such as an unknown host; see [RetryPolicy].
 	Retryable bool
+	// NotSent means that the service has not processed the request: the call ended before the first attempt,
+	// or each attempt failed to connect. For a rare exception, see the field Idempotent of [Request].
+	NotSent bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
 	// Err is the reason. [errors.Is] and [errors.As] find the error of the transport, the rate

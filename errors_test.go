@@ -290,7 +290,7 @@ func TestErrorsAreEncodedToJSON(t *testing.T) {
 			Body:       []byte("secret"),
 			Attempts:   2,
 		},
-		`{"Operation":"x","Retryable":false,"Attempts":2,"Err":null,"Last":null}`: &msgpush.RequestError{
+		`{"Operation":"x","Retryable":false,"NotSent":false,"Attempts":2,"Err":null,"Last":null}`: &msgpush.RequestError{
 			Operation: "x",
 			Attempts:  2,
 		},

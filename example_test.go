@@ -308,6 +308,29 @@ func ExampleCall_otherOperations() {
 	// <nil>
 }
 
+// A request that changes something is sent once. If it fails, the service may have processed it: the program
+// finds out before it sends the request again.
+func ExampleCall_failedWrite() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+	service.Inject(msgpushtest.Reset())
+
+	_, err := msgpush.Call[struct{}](context.Background(), service.Client(), msgpush.Request{
+		Name: "WebhookCreate", Method: "POST", Path: "/your/path/create", Body: map[string]string{"name": "reports"},
+	})
+	requestErr, isRequestErr := errors.AsType[*msgpush.RequestError](err)
+	apiErr, isAPIErr := errors.AsType[*msgpush.APIError](err)
+	switch {
+	case err == nil:
+		fmt.Println("created")
+	case isRequestErr && requestErr.NotSent, isAPIErr && apiErr.HTTPStatus/100 == 4:
+		fmt.Println("not created")
+	default:
+		fmt.Println("perhaps created")
+	}
+	// Output: perhaps created
+}
+
 func ExampleOperations() {
 	for _, op := range msgpush.Operations() {
 		if op.Specified() {

@@ -47,6 +47,7 @@ func newError(f *call.Failure) error {
 		return &RequestError{
 			Operation: name,
 			Retryable: f.Transient,
+			NotSent:   !f.WasSent,
 			Attempts:  f.Attempts,
 			Err:       errs.Hide(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
 			Last:      newError(f.Previous),

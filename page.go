@@ -3,11 +3,16 @@ package msgpush
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
 // DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0. This package chose it.
 const DefaultPageSize = 20
+
+// ErrOmitted is wrapped by the [*DecodeError] that comes with a page without some of its records, and by the error
+// of an iteration over such a page. Another DecodeError does not wrap it: the whole response cannot be decoded.
+var ErrOmitted = errors.New("msgpush: records left out")
 
 // A Page is one page of a list (docs/interface.md#page).
 //

@@ -465,6 +465,38 @@ func TestErrorSaysThatRequestIsNotRetriedSinceItIsNotIdempotent(t *testing.T) {
 	}
 }
 
+func TestErrorSaysWhetherTheRequestMayHaveBeenSent(t *testing.T) {
+	dialFails := fixtures.Fail(&net.OpError{Op: "dial", Err: errors.New("refused")})
+	connectionBreaks := fixtures.Fail(io.EOF)
+	limiterFails := fixtures.LimiterAfter(0, func(context.Context) error { return errors.New("over budget") })
+	for _, tt := range []struct {
+		name    string
+		opt     msgpush.Option
+		steps   []fixtures.RoundTripFunc
+		notSent bool
+	}{
+		{name: "each dial fails", opt: fixtures.ThreeAttempts, steps: []fixtures.RoundTripFunc{dialFails}, notSent: true},
+		{name: "no slot", opt: limiterFails, steps: []fixtures.RoundTripFunc{dialFails}, notSent: true},
+		{name: "the connection breaks", opt: fixtures.NoRetries, steps: []fixtures.RoundTripFunc{connectionBreaks}},
+		{
+			name:  "the connection breaks, and no other one can be made",
+			opt:   fixtures.ThreeAttempts,
+			steps: []fixtures.RoundTripFunc{connectionBreaks, dialFails},
+		},
+		{
+			name:  "an error response, and then no connection can be made",
+			opt:   fixtures.ThreeAttempts,
+			steps: []fixtures.RoundTripFunc{fixtures.Status(503), dialFails},
+		},
+	} {
+		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
+			client := fixtures.NewClient(t, fixtures.NewScript(tt.steps...), tt.opt)
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			assert.Equal(t, tt.notSent, fixtures.OnlyError[*msgpush.RequestError](t, err).NotSent)
+		})
+	}
+}
+
 func TestRetriesIfTLSHandshakeFails(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){
 		"connection closed": func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) },

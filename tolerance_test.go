@@ -196,6 +196,7 @@ func TestRecordsThatDoNotFitAreLeftOut(t *testing.T) {
 	assert.Contains(t, string(decodeErr.Body), `"list":[{"id":1`)
 	fixtures.AssertHidden(t, "hunter2", err, *decodeErr)
 	assert.ErrorAs(t, err, new(*json.UnmarshalTypeError), "the error of the decoder is wrapped")
+	require.ErrorIs(t, err, msgpush.ErrOmitted)
 
 	assert.Equal(t, 1, requests, "a success is not retried")
 	require.Len(t, *attempts, 1)

@@ -22,18 +22,23 @@ type Status struct {
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower, plus
 	// the number of each [OmittedError] that was reported.
 	Omitted int64
-	// Err is the latest error of a step that fails now: a page without which a poll cannot go on, another
-	// page, or store. It wraps [ErrMissing] if the latest sweep lacked records, or found no known one. If
-	// several steps fail, Err is the error of the step that began to fail first. A request counts as failed after
-	// its retries. FailingSince is the time of the first error in a row of this step.
-	Err          error
+	// Err is the latest error of what fails now: a request, after its retries, or store. If both fail, it is the
+	// error of what has failed for longer. It wraps [ErrMissing] if the latest sweep lacked records, or found no
+	// known one.
+	Err error
+	// FailingSince is the time of the first error in a row.
 	FailingSince time.Time
 }
 
-// Check returns an error if no step has ended, or Err has not been nil, for longer than limit. If Err wraps
-// [ErrMissing], Check returns it immediately, until the next sweep. Send an alert for each error. Restart the
-// program only for [ErrHangs]: an outage of the service or of the database ends without a restart. The limit
-// should be longer than a call with all its retries, and than a transaction, for example ten minutes.
+// Check returns an error
+//
+//   - that wraps [ErrHangs] if a request or store has not returned for longer than limit;
+//   - that wraps Err if there has been an error for longer than limit;
+//   - that wraps Err immediately, until the next sweep, if records are missing.
+//
+// Send an alert for each error. Restart the program only for ErrHangs: an outage of the service or of the
+// database ends without a restart. The limit should be longer than a call with all its retries, and than a
+// transaction, for example ten minutes. Check returns nil before the first poll, when LastPoll is zero.
 func (s Status) Check(limit time.Duration) error {
 	const layout = time.DateTime + " MST"
 	if time.Since(s.NextStep) > limit {

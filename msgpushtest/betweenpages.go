@@ -3,27 +3,29 @@ package msgpushtest
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 )
 
 // A betweenPages is the function of UpdateBetweenPages, and what has happened since a test set it.
 type betweenPages struct {
-	update     func(*Records) // or nil
-	called     bool           // update was called
-	servedPage bool           // a page was requested
+	update func(*Records)        // or nil
+	called bool                  // update was called
+	served map[reflect.Type]bool // lists of which a page was requested, by the type of their records
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
-// or none if f is nil. f is called, as by [Server.Update], before each response with a page except
-// the first. The test of [New] fails if f is never called, unless a nil replaces it. The test also
-// fails, and the response is aborted, if f leaves records that are not valid.
+// or none if f is nil. f is called, as by [Server.Update], before each response with a page, except
+// before the first one of each list. The test of [New] fails if f is never called, unless a nil
+// replaces it. The test also fails, and the response is aborted, if f leaves records that are not
+// valid.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f != nil {
 		s.misuses = append(s.misuses, s.unusedUpdate()...)
 	}
-	s.store.betweenPages = betweenPages{update: f}
+	s.store.betweenPages = betweenPages{update: f, served: map[reflect.Type]bool{}}
 }
 
 // unusedUpdate returns an error text if the function of UpdateBetweenPages was never called. It is
@@ -34,16 +36,16 @@ func (s *Server) unusedUpdate() []string {
 		return nil
 	}
 	pages := "no page"
-	if state.servedPage {
-		pages = "only one page"
+	if len(state.served) > 0 {
+		pages = "only one page of each list"
 	}
 	return []string{fmt.Sprintf("the function of UpdateBetweenPages was never called, since %s was requested: "+
 		"request a second page, or call UpdateBetweenPages(nil)", pages)}
 }
 
-// updateBeforePage calls the function of UpdateBetweenPages if a call is due before a page.
-func (s *Server) updateBeforePage() {
-	update := s.dueUpdate()
+// updateBeforePage calls the function of UpdateBetweenPages if a call is due before a page of records of a type.
+func (s *Server) updateBeforePage(records reflect.Type) {
+	update := s.dueUpdate(records)
 	if update == nil {
 		return
 	}
@@ -53,14 +55,18 @@ func (s *Server) updateBeforePage() {
 	}
 }
 
-// dueUpdate counts a page. It returns the function of UpdateBetweenPages if there is one, and if the
-// page is not the first.
-func (s *Server) dueUpdate() func(*Records) {
+// dueUpdate returns the function of UpdateBetweenPages, or nil if there is none, or if a page is the first
+// one of its list.
+func (s *Server) dueUpdate(records reflect.Type) func(*Records) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := &s.store.betweenPages
-	if !state.servedPage {
-		state.servedPage = true
+	if state.update == nil {
+		return nil
+	}
+	isFirst := !state.served[records]
+	if isFirst {
+		state.served[records] = true
 		return nil
 	}
 	state.called = true

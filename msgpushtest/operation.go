@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -152,7 +153,7 @@ func pageOf[T any](s *Server, request msgpush.PageRequest, list func() []T) (any
 	if size < 1 || size > math.MaxInt32 {
 		return nil, reject(CodeBadRequest, "pageSize is %d, not between 1 and %d", size, math.MaxInt32)
 	}
-	s.updateBeforePage()
+	s.updateBeforePage(reflect.TypeFor[T]())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	records := list()

@@ -157,7 +157,8 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 //
 //   - the client sends its requests with [Server.HTTPClient], and accepts the URL, which begins with
 //     http://;
-//   - it treats [CodeAccessKey] as a rejected key;
+//   - it treats [CodeAccessKey] as a rejected key, also if the program forgets
+//     [msgpush.WithRejectedKeyCodes]: docs/testing.md shows a test that finds this;
 //   - its retries wait for milliseconds, but it honours Retry-After, and waits a second after a 429
 //     without it.
 func (s *Server) Options() []msgpush.Option {

@@ -128,8 +128,8 @@ func TestInsertForwardLogWaitsForUpdates(t *testing.T) {
 	})
 }
 
-func TestUpdateBetweenPagesIsCalledBeforeEachPageExceptTheFirst(t *testing.T) {
-	detail := calls[msgpushtest.MailDetail]
+func TestUpdateBetweenPagesIsCalledBeforeEachPageExceptTheFirstOfAList(t *testing.T) {
+	detail, rules := calls[msgpushtest.MailDetail], calls[msgpushtest.ForwardRuleList]
 	page := func(n int) func(*msgpush.Client) error {
 		return func(c *msgpush.Client) error {
 			_, err := c.MPList(ctx, msgpush.PageRequest{Current: n})
@@ -143,6 +143,7 @@ func TestUpdateBetweenPagesIsCalledBeforeEachPageExceptTheFirst(t *testing.T) {
 	}{
 		{"pages of a list", []func(*msgpush.Client) error{page(1), page(2), page(3)}, []int{0, 1, 2}},
 		{"the only page, polled", []func(*msgpush.Client) error{page(1), page(1), page(1)}, []int{0, 1, 2}},
+		{"two lists", []func(*msgpush.Client) error{rules, page(1), rules, page(2)}, []int{0, 0, 1, 2}},
 		{"not a list", []func(*msgpush.Client) error{detail, detail}, []int{0, 0}},
 	}
 	for _, tt := range tests {

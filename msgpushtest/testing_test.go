@@ -204,7 +204,7 @@ func TestUnusedUpdateBetweenPagesFailsTheTest(t *testing.T) {
 				s.UpdateBetweenPages(update)
 				list(s)
 			},
-			want: "only one page",
+			want: "only one page of each list",
 		},
 		{
 			name: "called and replaced, and the other one not called",
@@ -215,7 +215,7 @@ func TestUnusedUpdateBetweenPagesFailsTheTest(t *testing.T) {
 				s.UpdateBetweenPages(update)
 				list(s)
 			},
-			want: "only one page",
+			want: "only one page of each list",
 		},
 		{
 			name: "replaced before it was called",
@@ -235,7 +235,7 @@ func TestUnusedUpdateBetweenPagesFailsTheTest(t *testing.T) {
 				list(s)
 				list(s)
 			},
-			want: "only one page",
+			want: "only one page of each list",
 		},
 	}
 	for _, tt := range tests {

@@ -3,6 +3,8 @@ package call
 import (
 	"net/http"
 	"time"
+
+	"example.com/msgpush/internal/transport"
 )
 
 // attempt is the transport of the retry loop. The order of its steps guarantees that
@@ -48,6 +50,7 @@ func (s *state) beginAttempt() {
 // send sends the request of an attempt, and reads the body of its response.
 func (c *Caller) send(s *state, req *http.Request) (*http.Response, error) {
 	resp, err := c.Transport.RoundTrip(req)
+	s.wasSent = s.wasSent || !transport.DialFailed(err)
 	if err != nil || resp == nil { // http.Client returns an error if both are nil
 		return nil, err
 	}

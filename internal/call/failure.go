@@ -44,6 +44,7 @@ type Call struct {
 	Spec     *Spec
 	Query    string       // of the request; may contain secrets
 	Attempts int          // started so far
+	WasSent  bool         // one of them may have sent the request
 	Keys     *redact.Keys // access keys of the call, also later ones; for redaction
 }
 

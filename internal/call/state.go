@@ -20,6 +20,7 @@ type state struct {
 	keys  redact.Keys // that the call got so far, for redaction
 
 	attempts    int           // started so far
+	wasSent     bool          // one of them may have sent the request
 	key         string        // of the next or current attempt
 	rejectedKey string        // the key that the source had to replace; empty: none
 	last        *Failure      // of the latest attempt, unless it only says that the context has ended
@@ -72,6 +73,7 @@ func (s *state) soFar() Call {
 		Spec:     &s.spec,
 		Query:    s.query,
 		Attempts: s.attempts,
+		WasSent:  s.wasSent,
 		Keys:     &s.keys,
 	}
 }
