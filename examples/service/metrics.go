@@ -74,6 +74,9 @@ func result(err error) string {
 	if _, ok := errors.AsType[*msgpush.APIError](err); ok {
 		return "error_response"
 	}
+	if errors.Is(err, msgpush.ErrOmitted) {
+		return "records_left_out"
+	}
 	if _, ok := errors.AsType[*msgpush.DecodeError](err); ok {
 		return "invalid_response"
 	}
