@@ -197,6 +197,7 @@ func TestRecordsThatDoNotFitAreLeftOut(t *testing.T) {
 	fixtures.AssertHidden(t, "hunter2", err, *decodeErr)
 	assert.ErrorAs(t, err, new(*json.UnmarshalTypeError), "the error of the decoder is wrapped")
 	require.ErrorIs(t, err, msgpush.ErrOmitted)
+	assert.Empty(t, decodeErr.Remarks)
 
 	assert.Equal(t, 1, requests, "a success is not retried")
 	require.Len(t, *attempts, 1)

@@ -228,6 +228,15 @@ func TestRecordsThatMayBeMissingAreReported(t *testing.T) {
 			change: func([]int64) []int64 { return []int64{1002, 1001, 3, 2} },
 			want:   []int64{1001, 1002},
 		},
+		"all are deleted, one of them created in the far future": {
+			created: createdExcept(farFuture, 500),
+			change:  func([]int64) []int64 { return []int64{1002, 1001, 3, 2} },
+			want:    []int64{1001, 1002},
+		},
+		"all are deleted, and none has a time": {
+			created: func(int64) msgpush.DateTime { return "" },
+			change:  func([]int64) []int64 { return []int64{1002, 1001, 3, 2} },
+		},
 	}
 	for name, tt := range tests {
 		inBubble(t, name, func(t *testing.T) {
