@@ -96,11 +96,11 @@ func TestCatchUpToADepthThatTheServiceRefusesGoesOnWithAReport(t *testing.T) {
 
 // An outage of a gateway may last for longer than five attempts.
 func TestPageThatFailsForSomeMinutesInACatchUpLosesNoRecord(t *testing.T) {
-	for _, minutes := range []time.Duration{1, 5, 10, 20} {
-		inBubble(t, fmt.Sprintf("%d minutes", minutes), func(t *testing.T) {
+	for _, length := range []time.Duration{time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute} {
+		inBubble(t, length.String(), func(t *testing.T) {
 			s := &service{list: numbers(1000, 1)}
 			r, db := startOn(t, s)
-			end := time.Now().Add(minutes * time.Minute)
+			end := time.Now().Add(length)
 			s.setFail(func(number int) error {
 				if number > 1 && time.Now().Before(end) {
 					return &msgpush.APIError{HTTPStatus: 502, Retryable: true}
