@@ -94,6 +94,24 @@ func TestCatchUpToADepthThatTheServiceRefusesGoesOnWithAReport(t *testing.T) {
 	})
 }
 
+func TestStatusForgetsAFailureOfSomeSecondsWithinMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, _ := startOn(t, s)
+		s.setFail(func(number int) error {
+			if number > 1 {
+				return errors.New("failed")
+			}
+			return nil
+		})
+		wait(11 * time.Minute) // a sweep
+		require.ErrorContains(t, r.Status().Err, "failed")
+		s.setFail(nil)
+		wait(2 * time.Minute)
+		assert.NoError(t, r.Status().Err)
+	})
+}
+
 // An outage of a gateway may last for longer than five attempts.
 func TestPageThatFailsForSomeMinutesInACatchUpLosesNoRecord(t *testing.T) {
 	for _, length := range []time.Duration{time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute} {

@@ -39,6 +39,7 @@
 //   - If the total falls six times at one page, the poll ends with an error.
 //   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A sweep
 //     that has skipped a page forgets no id, and reports nothing as missing, unless no known record is left.
+//     The next sweep follows after a minute.
 //   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept.
 //
 // docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.

@@ -21,10 +21,12 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return err
 	}
 	newItems := r.newItems()
-	if r.endsSweep() {
+	switch {
+	case !r.endsSweep():
+	case r.mayLackKnown():
+		f.sweepAt = begun.Add(min(time.Minute, f.options.SweepInterval)) // the page may have failed for a moment
+	default:
 		f.sweepAt = begun.Add(f.options.SweepInterval)
-	}
-	if r.endsSweep() && !r.mayLackKnown() {
 		if err := f.endSweep(ctx, r, newItems); err != nil {
 			return err
 		}
