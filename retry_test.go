@@ -399,6 +399,14 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 	}{
 		{"dialing fails",
 			fixtures.Fail(&net.OpError{Op: "dial", Err: errCable}), faults.Failure{Kind: request, NotSent: true, Is: errCable}},
+		{
+			"dialing takes longer than the timeout of an attempt",
+			func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, &net.OpError{Op: "dial", Err: r.Context().Err()}
+			},
+			faults.Failure{Kind: request, NotSent: true, Is: context.DeadlineExceeded},
+		},
 		{"neither a response nor an error",
 			fixtures.Fail(nil),
 			faults.Failure{Kind: request, Transient: true, Text: "returned a nil *Response with a nil error"}},

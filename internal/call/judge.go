@@ -63,7 +63,7 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 		Step:          step,
 		Cause:         err,
 		Transient:     !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err),
-		NotSent:       s.resp == nil && transport.DialFailed(err),
+		NotSent:       s.notSent,
 		RequestedWait: transport.ProxyRetryAfter(err),
 	}
 }
