@@ -112,25 +112,57 @@ func TestStatusForgetsAFailureOfSomeSecondsWithinMinutes(t *testing.T) {
 	})
 }
 
-// An outage of a gateway may last for longer than five attempts.
-func TestPageThatFailsForSomeMinutesInACatchUpLosesNoRecord(t *testing.T) {
-	for _, length := range []time.Duration{time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute} {
-		inBubble(t, length.String(), func(t *testing.T) {
-			s := &service{list: numbers(1000, 1)}
-			r, db := startOn(t, s)
-			end := time.Now().Add(length)
-			s.setFail(func(number int) error {
-				if number > 1 && time.Now().Before(end) {
-					return &msgpush.APIError{HTTPStatus: 502, Retryable: true}
-				}
-				return nil
+// The database of a service may be overloaded by deep pages for some minutes.
+func TestPagesThatFailForSomeMinutesInACatchUpLoseNoRecord(t *testing.T) {
+	for _, firstFailing := range []int{2, 15, 51} {
+		for _, length := range []time.Duration{time.Minute, 5 * time.Minute, 12 * time.Minute} {
+			inBubble(t, fmt.Sprintf("from page %d on, for %v", firstFailing, length), func(t *testing.T) {
+				s := &service{list: numbers(1000, 1)}
+				r, db := startOn(t, s)
+				end := time.Now().Add(length)
+				s.setFail(func(number int) error {
+					if number >= firstFailing && time.Now().Before(end) {
+						return &msgpush.APIError{HTTPStatus: 502, Retryable: true}
+					}
+					return nil
+				})
+				s.prepend(numbers(1001, 2000)...)
+				wait(time.Hour)
+				assert.Equal(t, numbers(1001, 2000), db.stored())
+				assert.NoError(t, r.Status().Err)
 			})
-			s.prepend(numbers(1001, 1150)...)
-			wait(time.Hour)
-			assert.ElementsMatch(t, numbers(1001, 1150), db.stored())
-			assert.NoError(t, r.Status().Err)
-		})
+		}
 	}
+}
+
+func TestPageThatAlwaysFailsInACatchUpIsSkippedIfTheListIsNewestLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 1000)}
+		_, db := startOn(t, s)
+		s.setFail(s.failsWith(1061)) // page 54
+		s.change(func(list []int64) []int64 { return append(list, numbers(1001, 1100)...) })
+		wait(2 * time.Hour)
+		assert.ElementsMatch(t, append(numbers(1001, 1060), numbers(1081, 1100)...), db.stored())
+	})
+}
+
+// If the order is found late, a first start is made again.
+func TestFirstStartSkipsNoPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 1000), created: func(n int64) msgpush.DateTime { return created(max(n, 20)) }}
+		begin := time.Now()
+		s.fail = func(number int) error {
+			isOrderUnknown := number > 1 && time.Since(begin) < 30*time.Minute
+			isBad := number == 49 && time.Since(begin) < time.Hour
+			if isOrderUnknown || isBad {
+				return errors.New("failed")
+			}
+			return nil
+		}
+		_, db := startOn(t, s)
+		wait(3 * time.Hour)
+		assert.Empty(t, db.stored(), "no record is new")
+	})
 }
 
 func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {

@@ -26,8 +26,8 @@
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
 //     by more records than were found, this is reported.
 //   - Failure. Page 1 is requested, and a batch is stored, until that succeeds; another page that the new
-//     records depend on is requested five times. A page that fails ends the poll, and the next one is a sweep,
-//     which skips a page that fails.
+//     records depend on is requested five times. A page that fails ends the poll, and the next one is a sweep.
+//     After a quarter of an hour without a complete sweep, pages that fail are skipped.
 //
 // Some details:
 //
@@ -135,9 +135,6 @@ type Follower[T any] struct {
 	failures failures
 	mustWait time.Duration              // before the next reading, by Retry-After
 	reported map[[sha256.Size]byte]bool // records without an id
-
-	hasFailedPage bool // in this poll
-	skipsPages    bool // the poll before had a page that failed
 
 	numbers      listNumbers
 	checkedPages int              // the number of pages when checkOrder was called

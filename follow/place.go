@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"slices"
+	"time"
 
 	"example.com/msgpush"
 )
@@ -66,8 +67,8 @@ func (f *Follower[T]) newestNumber() int {
 // next goes to the next page inward, or back.
 func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 	number := p.number + f.inward()
-	if f.position.NewestLast {
-		number = min(number, f.newestNumber()) // the list may have become shorter
+	if f.position.NewestLast && f.numbers.pages > 0 {
+		number = min(number, f.numbers.pages) // the list may have become shorter
 	}
 	if number > p.deepest {
 		p.deepest, p.backs = number, 0
@@ -77,7 +78,7 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 		if err == nil && f.hasShrunk(p, page) {
 			page, err = f.page(ctx, number, n) // the response may have come from a server that is behind
 		}
-		if err != nil && f.skipsPages {
+		if err != nil && f.skipsPages() {
 			p.skip(number)
 			return nil
 		}
@@ -136,8 +137,18 @@ func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page
 	p.skips = 0
 }
 
-// skip goes on behind a page that has failed. Another one failed in the poll before, although page 1 succeeded
-// twice: so the page is at fault, and not the service. A record may be too long, or deep pages are refused.
+// skipAfter is the time since the first error in a row of a page, after which pages that fail are skipped. An outage
+// is seldom longer, and page 1 succeeds meanwhile: a record may be too long, or the service refuses deep pages.
+const skipAfter = 15 * time.Minute
+
+// skipsPages reports whether pages that fail are skipped. In a first start, the records of such a page would seem
+// to be new later.
+func (f *Follower[T]) skipsPages() bool {
+	failing := f.failures[sweepFails]
+	return f.position.started && failing.err != nil && time.Since(failing.since) >= skipAfter
+}
+
+// skip goes on behind a page that has failed.
 func (p *place[T]) skip(number int) {
 	p.number, p.items = number, nil
 	p.skips++

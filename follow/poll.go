@@ -15,7 +15,6 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	}
 	begun := time.Now()
 	isSweep := !begun.Before(f.sweepAt)
-	f.skipsPages, f.hasFailedPage = f.hasFailedPage, false
 	r, err := f.read(ctx, isSweep)
 	if err != nil {
 		return err

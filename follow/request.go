@@ -40,7 +40,6 @@ func maxAttempts(number int, n need) int {
 func (f *Follower[T]) pageFailed(ctx context.Context, err error) {
 	f.note(ctx, sweepFails, err)
 	f.sweepAt = time.Now()
-	f.hasFailedPage = true
 	f.mustWait = retryAfter(err)
 }
 
