@@ -135,6 +135,23 @@ func TestPagesThatFailForSomeMinutesInACatchUpLoseNoRecord(t *testing.T) {
 	}
 }
 
+func TestPagesThatFailForAnHourLoseNoRecordOfAListWithoutTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1), created: func(int64) msgpush.DateTime { return "" }}
+		_, db := startOn(t, s)
+		end := time.Now().Add(time.Hour)
+		s.setFail(func(number int) error {
+			if number > 1 && time.Now().Before(end) {
+				return errors.New("failed")
+			}
+			return nil
+		})
+		s.prepend(numbers(1001, 1050)...)
+		wait(3 * time.Hour)
+		assert.ElementsMatch(t, numbers(1001, 1050), db.stored())
+	})
+}
+
 func TestPageThatAlwaysFailsInACatchUpIsSkippedIfTheListIsNewestLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1, 1000)}

@@ -71,10 +71,13 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	if len(r.stamps) == 0 && len(f.position.known) > 0 {
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
-	stamps := r.notNew(newItems)
-	f.position.Whole = r.hasEnd && len(stamps)+len(newItems) == len(r.stamps)
 	f.position.Total = max(r.firstTotal, f.numbers.maxTotal) - int64(len(newItems))
 	f.numbers.maxTotal = 0
+	if r.hasGap {
+		return false // the skipped page may have the known record that makes others new
+	}
+	stamps := r.notNew(newItems)
+	f.position.Whole = r.hasEnd && len(stamps)+len(newItems) == len(r.stamps)
 	return f.position.keep(stamps, r.isSweep)
 }
 
