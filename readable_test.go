@@ -36,7 +36,7 @@ func TestNoContentIsASuccessIfTheDataMayBeMissing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, record)
 	_, err = client.MailDetail(t.Context(), "7")
-	fixtures.OnlyError[*msgpush.DecodeError](t, err)
+	assert.Empty(t, fixtures.OnlyError[*msgpush.DecodeError](t, err).Body)
 	assert.ErrorContains(t, err, "HTTP 204 No Content: cannot decode the response: data: expected a value, found none")
 	_, err = msgpush.Call[msgpush.Page[int]](t.Context(), client, fixtures.Get)
 	fixtures.OnlyError[*msgpush.DecodeError](t, err)

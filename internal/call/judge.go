@@ -96,6 +96,7 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Fa
 	}
 	if httpspec.IsSuccess(f.Status) && !f.isErrorEnvelope() {
 		f.setUndecodable(b)
+		f.Body = bytes.Clone(bytesOf(resp)) // with HTTP 204, b has the envelope that stands for an empty body
 	} else {
 		c.setErrorResponse(f, b)
 	}
@@ -105,7 +106,6 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Fa
 // setUndecodable makes f the failure of a response with HTTP status 2xx that cannot be understood.
 func (f *Failure) setUndecodable(b rejectedBody) {
 	f.Kind = Undecodable
-	f.Body = bytes.Clone(b.bytes)
 	f.Cause = b.cause(f.Keys)
 	// A gateway may forward a truncated response as a complete one.
 	f.Transient = b.unreadableErr == nil && b.endsEarly()
