@@ -69,8 +69,8 @@ type Options struct {
 	Position string
 	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s.
 	PollInterval time.Duration
-	// SweepInterval is the longest time until a record is delivered that appears behind newer ones. 0
-	// means 10 min.
+	// SweepInterval is the time from one sweep to the next. A record that appears behind newer ones is delivered by
+	// the next sweep. 0 means 10 min.
 	SweepInterval time.Duration
 	// Window is how many known records may stand above a new one when it appears. 0 means 200.
 	Window int

@@ -103,9 +103,9 @@ type need int
 
 const (
 	notNeeded need = iota
-	optional       // without it, the poll ends, and the next one is a sweep
-	retried        // as optional, but it is requested five times
-	required       // it is requested five times, and the poll finds nothing without it
+	optional       // it is requested once; unless it may be skipped, the poll ends without it
+	retried        // as optional, but it is requested several times
+	required       // it is requested several times, and without it the poll finds no new record
 )
 
 // endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If none
