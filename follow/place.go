@@ -137,8 +137,8 @@ func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page
 	p.skips = 0
 }
 
-// skipAfter is the time since the first error in a row of a page, after which pages that fail are skipped. An outage
-// is seldom longer, and page 1 succeeds meanwhile: a record may be too long, or the service refuses deep pages.
+// skipAfter is how long pages must have failed before such a page is skipped. An outage is seldom longer, and
+// page 1 succeeds meanwhile: a record may be too long, or the service refuses deep pages.
 const skipAfter = 15 * time.Minute
 
 // skipsPages reports whether pages that fail are skipped. In a first start, the records of such a page would seem
@@ -168,7 +168,7 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 		return p.number <= 1
 	}
 	if p.skips > 0 {
-		return false
+		return false // page is the one before the skipped pages
 	}
 	last := f.numbers.pagesOf(p.page.Pages, p.page.Total)
 	records := length(p.page)

@@ -11,7 +11,7 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// page requests a page, and a required one several times. If it fails, the next poll is a sweep.
+// page requests a page, and one that is not optional several times. If it fails, the next poll is a sweep.
 func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	var page *msgpush.Page[T]
 	err := f.untilSuccess(ctx, pollFails, maxAttempts(number, n), f.options.PollInterval, func() (err error) {

@@ -180,7 +180,7 @@ func (it *Iteration[T, O]) newRecords(list []T) []T {
 	return fresh
 }
 
-// checkZeroIDs keeps an error for a page with several records without an id, of which one is delivered.
+// checkZeroIDs keeps an error for a page with several records whose id is 0: only one of them is delivered.
 func (it *Iteration[T, O]) checkZeroIDs(list []T) {
 	zeros := 0
 	for _, record := range list {
