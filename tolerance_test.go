@@ -314,7 +314,7 @@ func TestIterationGoesOnWithoutRecordsThatDoNotFit(t *testing.T) {
 				}
 				fixtures.OnlyError[*msgpush.DecodeError](t, last)
 				assert.NotErrorIs(t, last, msgpush.ErrInconsistentList)
-				assert.ErrorContains(t, last, " records left out")
+				require.ErrorIs(t, last, msgpush.ErrOmitted)
 				assert.Len(t, ids, 55-len(unfit))
 				assert.Equal(t, 6, requests)
 			})
@@ -393,6 +393,7 @@ func TestPageOfManyBadRecordsIsAnError(t *testing.T) {
 		fixtures.OnlyError[*msgpush.DecodeError](t, err)
 		require.ErrorContains(t, err, tt.want)
 		assert.Equal(t, tt.bad <= 10_000, page != nil)
+		assert.Equal(t, page != nil, errors.Is(err, msgpush.ErrOmitted))
 	}
 }
 
