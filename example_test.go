@@ -275,8 +275,7 @@ func ExampleCall_otherOperations() {
 		"/your/path/create": webhook{3, "reports"},
 		"/your/path/delete": nil,
 	} {
-		service.Inject(
-			msgpushtest.ErrorResponse(200, "success", data).If(func(r msgpushtest.Request) bool { return r.Path == path }))
+		service.Inject(msgpushtest.Success(data).If(func(r msgpushtest.Request) bool { return r.Path == path }))
 	}
 	ctx, client := context.Background(), service.Client()
 

@@ -104,8 +104,11 @@ func reasonOf(err error) string {
 		return strings.TrimPrefix(err.Error(), "json: ")
 	}
 	expected := "an integer"
-	if typeErr.Type.Kind() == reflect.Struct {
+	switch typeErr.Type.Kind() {
+	case reflect.Struct:
 		expected = "an object"
+	case reflect.String:
+		expected = "a string"
 	}
 	member := ""
 	if typeErr.Field != "" {

@@ -86,7 +86,7 @@ func ExampleBadRecord() {
 	// 19 records, 9063 is left out
 }
 
-// The fake server does not know these operations: Respond serves them. The specified operations
+// The fake server does not know these operations: faults serve them. The specified operations
 // still work.
 func ExampleFault_If_otherOperations() {
 	type webhook struct {
@@ -94,26 +94,22 @@ func ExampleFault_If_otherOperations() {
 		Name string `json:"name"`
 	}
 	webhooks := []webhook{{1, "alerts"}, {2, "orders"}}
-	// on serves the operation at a path: it responds with the data that f returns.
-	on := func(path string, f func(body *json.Decoder) any) msgpushtest.Fault {
-		return msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
-			_ = json.NewEncoder(w).Encode(msgpush.Envelope[any]{Code: 200, Msg: "success", Data: f(json.NewDecoder(r.Body))})
-		}).If(func(r msgpushtest.Request) bool { return r.Path == path }).Always()
+	at := func(path string) func(msgpushtest.Request) bool {
+		return func(r msgpushtest.Request) bool { return r.Path == path }
 	}
+	create := msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
+		var created webhook
+		_ = json.NewDecoder(r.Body).Decode(&created)
+		created.ID = 3
+		_ = json.NewEncoder(w).Encode(msgpush.Envelope[webhook]{Code: 200, Msg: "success", Data: created})
+	})
+	list := msgpush.Page[webhook]{PageNum: 1, PageSize: 20, Total: int64(len(webhooks)), Pages: 1, List: webhooks}
 	srv := msgpushtest.NewServer()
 	defer srv.Close()
 	srv.SetRecords(msgpushtest.SampleRecords())
 	srv.Inject(
-		on("/your/path/list", func(*json.Decoder) any {
-			return msgpush.Page[webhook]{PageNum: 1, PageSize: 20, Total: int64(len(webhooks)), Pages: 1, List: webhooks}
-		}),
-		on("/your/path/create", func(body *json.Decoder) any {
-			var created webhook
-			_ = body.Decode(&created)
-			created.ID = int64(len(webhooks) + 1)
-			webhooks = append(webhooks, created) // the calls below do not overlap
-			return created
-		}),
+		create.If(at("/your/path/create")),
+		msgpushtest.Success(list).If(at("/your/path/list")).Always(),
 	)
 
 	ctx, client := context.Background(), srv.Client()
@@ -128,7 +124,7 @@ func ExampleFault_If_otherOperations() {
 	fmt.Println(rules.Total, "rules", err)
 	// Output:
 	// {3 reports} <nil>
-	// [{1 alerts} {2 orders} {3 reports}] <nil>
+	// [{1 alerts} {2 orders}] <nil>
 	// 5 rules <nil>
 }
 

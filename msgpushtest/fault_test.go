@@ -257,6 +257,9 @@ func TestPanicsForValuesThatCannotWork(t *testing.T) {
 		},
 		`Fault.For: "forwardLogList" is not an operation: use a constant such as msgpushtest.MailDetail; ` +
 			fmt.Sprintf("the operations are %q", names): func() { status.For(msgpushtest.MPList, "forwardLogList") },
+		"Success: the data cannot be encoded to JSON: json: unsupported value: NaN": func() {
+			msgpushtest.Success(math.NaN())
+		},
 		"ErrorResponse: the data cannot be encoded to JSON: json: unsupported value: NaN": func() {
 			msgpushtest.ErrorResponse(1, "", math.NaN())
 		},

@@ -28,14 +28,27 @@ func Status(status int) Fault {
 	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: respond}
 }
 
+// Success returns a fault that responds with the envelope of a success, for an operation that the server
+// does not know: choose its requests with [Fault.If]. If data is nil, the envelope has no data member.
+// Success panics if data cannot be encoded to JSON.
+func Success(data any) Fault {
+	return static("Success", "application/json", mustEncode("Success", success(data)))
+}
+
 // ErrorResponse returns a fault that responds with an envelope and HTTP status 200. If data is nil,
 // the envelope has no data member. ErrorResponse panics if data cannot be encoded to JSON.
 func ErrorResponse(code int, msg string, data any) Fault {
-	body, err := json.Marshal(envelope{Code: code, Msg: msg, Data: data})
+	body := mustEncode("ErrorResponse", envelope{Code: code, Msg: msg, Data: data})
+	return static(fmt.Sprintf("ErrorResponse(%d, %q)", code, msg), "application/json", body)
+}
+
+// mustEncode returns the JSON of an envelope. It panics if the data of a test cannot be encoded.
+func mustEncode(name string, e envelope) string {
+	body, err := json.Marshal(e)
 	if err != nil {
-		panic(fmt.Sprintf("msgpushtest: ErrorResponse: the data cannot be encoded to JSON: %v", err))
+		panic(fmt.Sprintf("msgpushtest: %s: the data cannot be encoded to JSON: %v", name, err))
 	}
-	return static(fmt.Sprintf("ErrorResponse(%d, %q)", code, msg), "application/json", string(body))
+	return string(body)
 }
 
 // static returns a fault that responds with a body, and with HTTP status 200 unless WithStatus sets
@@ -47,11 +60,14 @@ func static(kind, contentType, body string) Fault {
 	}}
 }
 
-// RejectKey returns a fault that rejects any access key, with the code [CodeAccessKey].
+// RejectKey returns a fault that rejects any access key, as the server itself rejects a wrong one.
 func RejectKey() Fault {
-	f := ErrorResponse(CodeAccessKey, "the key in the access-key header is rejected by a fault", nil)
-	f.kind = "RejectKey"
-	return f
+	return Fault{kind: "RejectKey", respond: func(usual *responder, w http.ResponseWriter, _ *http.Request) {
+		send(w, envelope{
+			Code: usual.server.rejectedKeyCode,
+			Msg:  "the key in the access-key header is rejected by a fault",
+		})
+	}}
 }
 
 // Delay returns a fault that delays the usual response by d. It panics if d is negative.

@@ -33,13 +33,14 @@ func (s *Server) checkKey(key string) *rejection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if key == "" {
-		return reject(CodeAccessKey, "the access-key header is missing or empty")
+		return reject(s.rejectedKeyCode, "the access-key header is missing or empty")
 	}
 	if key == s.key.value {
 		return nil
 	}
 	if s.key.replaced[key] {
-		return reject(CodeAccessKey, "the key in the access-key header was replaced")
+		return reject(s.rejectedKeyCode, "the key in the access-key header was replaced")
 	}
-	return reject(CodeAccessKey, "the key in the access-key header is another one: the server has never accepted it")
+	return reject(s.rejectedKeyCode,
+		"the key in the access-key header is another one: the server has never accepted it")
 }

@@ -32,6 +32,49 @@ func TestReplacedKeyIsRejected(t *testing.T) {
 	assert.NoError(t, listChannels(server.Client()), "a new client uses the new key")
 }
 
+func TestEachRejectionOfAKeyHasTheCodeOfTheServer(t *testing.T) {
+	const code = 1003
+	server := msgpushtest.New(t, msgpushtest.RejectedKeyCode(code))
+	rejects := map[string]func(){
+		"fault":        func() { server.Inject(msgpushtest.RejectKey()) },
+		"replaced key": func() { server.ReplaceKey("another-key") },
+	}
+	for name, reject := range rejects {
+		client := server.Client()
+		reject()
+		apiErr := rejection(t, client)
+		assert.Equal(t, code, apiErr.Code, name)
+		assert.True(t, apiErr.KeyRejected, name)
+	}
+	other := rejection(t, newClient(t, server, "other-key", msgpush.WithRejectedKeyCodes(code)))
+	assert.Equal(t, code, other.Code)
+	assert.True(t, other.KeyRejected)
+}
+
+// rejection returns the error of a client whose key is rejected.
+func rejection(t *testing.T, client *msgpush.Client) *msgpush.APIError {
+	t.Helper()
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	var apiErr *msgpush.APIError
+	require.ErrorAs(t, err, &apiErr)
+	return apiErr
+}
+
+// newClient returns the client of a program, with its own options behind those of the server.
+func newClient(t *testing.T, s *msgpushtest.Server, key string, opts ...msgpush.Option) *msgpush.Client {
+	t.Helper()
+	client, err := msgpush.NewClient(s.URL, key, append(s.Options(), opts...)...)
+	require.NoError(t, err)
+	return client
+}
+
+func TestProgramThatForgetsTheCodeOfARejectedKeySeesNoRejection(t *testing.T) {
+	server := msgpushtest.New(t)
+	client := newClient(t, server, server.AccessKey())
+	server.ReplaceKey("another-key")
+	assert.False(t, rejection(t, client).KeyRejected)
+}
+
 func TestRejectionSaysWhatIsWrongWithTheKey(t *testing.T) {
 	const missing, replaced, other = "missing or empty", "was replaced", "another one"
 	server := newServer(t)

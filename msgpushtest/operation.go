@@ -44,6 +44,8 @@ type envelope struct {
 	Data any    `json:"data,omitempty"`
 }
 
+func success(data any) envelope { return envelope{Code: 200, Msg: "success", Data: data} }
+
 // A responder sends the usual response to one request.
 type responder struct {
 	server     *Server
@@ -52,17 +54,21 @@ type responder struct {
 
 // respond sends the data of the operation or an error response.
 func (u *responder) respond(w http.ResponseWriter, r *http.Request) {
-	e := envelope{Code: 200, Msg: "success"}
 	data, rejected := u.server.data(r)
+	data, used := u.server.useBadRecords(u.badRecords, data)
+	e := success(data)
 	if rejected != nil {
 		u.server.reportRejection(r, rejected)
 		e.Code, e.Msg = rejected.code, rejected.msg
 	}
-	data, used := u.server.useBadRecords(u.badRecords, data)
-	e.Data = data
 	for _, f := range used {
 		w = &faultWriter{ResponseWriter: w, fault: f}
 	}
+	send(w, e)
+}
+
+// send sends an envelope.
+func send(w http.ResponseWriter, e envelope) {
 	body, _ := json.Marshal(e) // the records have no field that cannot be encoded
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body) // fails if the connection has ended or the status allows no body

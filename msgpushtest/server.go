@@ -20,6 +20,7 @@ type Option func(*settings)
 type settings struct {
 	inMemory        bool
 	failOnRejection bool
+	rejectedKeyCode int
 }
 
 // FailOnRejection makes the test of [New] fail, when it ends, for each request that the server
@@ -30,6 +31,10 @@ func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = t
 // InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble
 // requires. Its URL can be reached only with [Server.Client], [Server.Options] and [Server.HTTPClient].
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
+
+// RejectedKeyCode sets the envelope code with which the server rejects an access key. The default is
+// [CodeAccessKey]. Pass the code of your service: the API document shows none.
+func RejectedKeyCode(code int) Option { return func(s *settings) { s.rejectedKeyCode = code } }
 
 // A Server is a fake server of the message push service, made by [New] or [NewServer]. It is safe
 // for concurrent use. Another HTTP server can serve it as an [http.Handler].
@@ -77,6 +82,7 @@ func NewServer(opts ...Option) *Server {
 func newServer(opts []Option) *Server {
 	closed := make(chan struct{})
 	s := &Server{
+		settings: settings{rejectedKeyCode: CodeAccessKey},
 		closed:   closed,
 		close:    sync.OnceFunc(func() { close(closed) }),
 		deciding: make(chan struct{}, 1),
@@ -157,24 +163,24 @@ func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.tr
 //
 //   - the client sends its requests with [Server.HTTPClient], and accepts the URL, which begins with
 //     http://;
-//   - it treats [CodeAccessKey] as a rejected key, also if the program forgets
-//     [msgpush.WithRejectedKeyCodes]: docs/testing.md shows a test that finds this;
 //   - its retries wait for milliseconds, but it honours Retry-After, and waits a second after a 429
 //     without it.
+//
+// They do not have [msgpush.WithRejectedKeyCodes]. So a test of a rejected key finds out whether the code
+// sets it: start the server with the [RejectedKeyCode] of the service.
 func (s *Server) Options() []msgpush.Option {
 	return []msgpush.Option{
 		msgpush.WithHTTPClient(s.HTTPClient()),
 		msgpush.WithPlainHTTP(),
-		msgpush.WithRejectedKeyCodes(CodeAccessKey),
 		msgpush.WithRetry(msgpush.RetryPolicy{MinWait: time.Millisecond}),
 	}
 }
 
-// Client returns a new client of the server. It has the options of [Server.Options], which opts
-// override. Its access key is the one that the server accepts when Client is called, even after
+// Client returns a new client of the server. It has the options of [Server.Options], and recognizes a
+// rejected key; opts override that. Its access key is the one that the server accepts when Client is called, even after
 // ReplaceKey has replaced it. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
-	opts = append(s.Options(), opts...)
+	opts = append(append(s.Options(), msgpush.WithRejectedKeyCodes(s.rejectedKeyCode)), opts...)
 	client, err := msgpush.NewClient(s.URL, s.AccessKey(), opts...)
 	if err != nil {
 		// opts may have WithAccessKeySource, which excludes a key. Only NewClient can find that out. A source
