@@ -92,16 +92,14 @@ func Of(op msgpush.Operation) (Call, error) {
 		return Call{}, fmt.Errorf("msgpush.Client has no method that returns a Pager for %s, "+
 			"such as MPPager: add it", op.Name)
 	}
+	if err := checkPager(listMethod); err != nil {
+		return Call{}, err
+	}
 	c.List = func(ctx context.Context, client *msgpush.Client, r msgpush.PageRequest) (any, error) {
 		return result(m.Func.Call([]reflect.Value{reflect.ValueOf(client), contextOf(ctx), requestOf(c.Body, r)}))
 	}
 	c.Pages = func(ctx context.Context, client *msgpush.Client, pageSize, prefetch int) iter.Seq2[any, error] {
-		args := []reflect.Value{reflect.ValueOf(client)}
-		for i := 1; i < listMethod.Type.NumIn(); i++ { // no filter
-			args = append(args, reflect.Zero(listMethod.Type.In(i)))
-		}
-		list := reflect.New(listMethod.Type.Out(0)).Elem()
-		list.Set(listMethod.Func.Call(args)[0])
+		list := pagerOf(listMethod, client)
 		list.FieldByName("PageSize").SetInt(int64(pageSize))
 		list.FieldByName("Prefetch").SetInt(int64(prefetch))
 		seq := list.MethodByName("Pages").Call([]reflect.Value{contextOf(ctx)})[0]
@@ -145,6 +143,33 @@ func listMethodOf(page reflect.Type) (reflect.Method, bool) {
 		}
 	}
 	return reflect.Method{}, false
+}
+
+// pagerOf calls a method that returns a Pager, without a filter. The Pager can be changed.
+func pagerOf(m reflect.Method, client *msgpush.Client) reflect.Value {
+	args := []reflect.Value{reflect.ValueOf(client)}
+	for i := 1; i < m.Type.NumIn(); i++ {
+		args = append(args, reflect.Zero(m.Type.In(i)))
+	}
+	pager := reflect.New(m.Type.Out(0)).Elem()
+	pager.Set(m.Func.Call(args)[0])
+	return pager
+}
+
+// checkPager returns an error if the Pager of a list lacks a function: without ID, it would read pages of a
+// test without end, and without Created, package follow would not see the order of the list.
+func checkPager(m reflect.Method) error {
+	pager := pagerOf(m, new(msgpush.Client))
+	id, created := pager.FieldByName("ID"), pager.FieldByName("Created")
+	record := id.Type().In(0)
+	_, hasCreateTime := record.FieldByName("CreateTime")
+	switch {
+	case id.IsNil():
+		return fmt.Errorf("the Pager of msgpush.Client.%s has no ID function: set it", m.Name)
+	case created.IsNil() && hasCreateTime:
+		return fmt.Errorf("the Pager of msgpush.Client.%s has no Created function: let it return the CreateTime", m.Name)
+	}
+	return nil
 }
 
 func doer(m reflect.Method) func(context.Context, *msgpush.Client) (any, error) {
