@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Both scripts begin with the text of record.lua.
+// The scripts begin with the text of record.lua.
 var (
 	//go:embed record.lua
 	recordLua string
@@ -19,6 +19,7 @@ var (
 	//go:embed put.lua
 	putLua string
 
+	readScript  = redis.NewScript(recordLua + "return {}") // of a probe: reads need no other permission
 	claimScript = redis.NewScript(recordLua + claimLua)
 	putScript   = redis.NewScript(recordLua + putLua)
 )

@@ -57,7 +57,7 @@ const (
 // NewKeySource does not wait for the store, and no key is fetched before the first call of
 // AccessKey.
 func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) {
-	store, err := newStore(rdb, "key", cfg.Name)
+	store, err := newStore(rdb, "key", cfg.Name, readScript, 0, "", 0)
 	if err != nil {
 		return nil, err
 	}

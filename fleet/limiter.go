@@ -66,12 +66,12 @@ const (
 // NewLimiter returns a limiter for [msgpush.WithRateLimiter]. NewLimiter sends nothing to the
 // store, and the limiter needs no Close.
 func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) {
-	store, err := newStore(rdb, "rate", cfg.Name)
-	if err != nil {
-		return nil, err
-	}
 	cfg.Burst = cmp.Or(cfg.Burst, 1)
 	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	store, err := newStore(rdb, "rate", cfg.Name, takeScript, cfg.takeArguments(-noExpiry)...) // takes no slot
+	if err != nil {
 		return nil, err
 	}
 	return &Limiter{store: store, cfg: cfg, queue: newQueue()}, nil

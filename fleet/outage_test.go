@@ -389,6 +389,23 @@ func TestPingTestsTheSubscription(t *testing.T) {
 	await(t, 5*time.Second, "the error is back", func() bool { return source.Ping(t.Context()) != nil })
 }
 
+func TestPingTestsThePermissions(t *testing.T) {
+	rdb := startRedis(t)
+	createUser(t, rdb)
+	client := redis.NewClient(
+		&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
+	defer client.Close()
+	limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+	require.NoError(t, err)
+	source := newSource(t, client, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+	for command, ping := range map[string]func(context.Context) error{"set": limiter.Ping, "hmget": source.Ping} {
+		require.NoError(t, ping(t.Context()))
+		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "msgpush", "-"+command).Err())
+		err := ping(t.Context())
+		assert.ErrorIs(t, err, fleet.ErrStoreUnavailable, command)
+	}
+}
+
 // createUser creates the user of the README.
 func createUser(t *testing.T, rdb *redisServer) {
 	t.Helper()

@@ -1,4 +1,4 @@
--- The beginning of the scripts claim.lua and put.lua. The record of the account is a hash:
+-- The beginning of the scripts claim.lua and put.lua, and of probes. The record of the account is a hash:
 --
 --   gen, key, exp    generation, value and expiry of the stored key
 --   claim, claimer   generation of the last fetch, and the replica that claimed it

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"reflect"
@@ -30,16 +29,12 @@ const (
 	noExpiry = 50 * 365 * 24 * time.Hour // stands for never
 )
 
-//go:embed probe.lua
-var probeLua string
-
-var probeScript = redis.NewScript(probeLua)
-
 // A store runs scripts on one Redis key.
 type store struct {
-	rdb  redis.UniversalClient
-	kind string
-	key  string
+	rdb       redis.UniversalClient
+	key       string
+	test      *redis.Script // of a probe; its reply is empty
+	arguments []any         // of test
 
 	mu        sync.Mutex
 	failure   error                                       // why the store is unavailable; nil if it is available
@@ -47,8 +42,9 @@ type store struct {
 	awaiting  map[context.Context]context.CancelCauseFunc // of the calls of duringOutage
 }
 
-// newStore returns a store for the Redis key of an account. kind is "key" or "rate".
-func newStore(rdb redis.UniversalClient, kind, name string) (*store, error) {
+// newStore returns a store for the Redis key of an account. kind is "key" or "rate". A probe runs test
+// with its arguments.
+func newStore(rdb redis.UniversalClient, kind, name string, test *redis.Script, arguments ...any) (*store, error) {
 	if isNil(rdb) {
 		return nil, errors.New("fleet: the Redis client is nil; pass one made by redis.NewClient or redis.NewUniversalClient")
 	}
@@ -64,10 +60,11 @@ func newStore(rdb redis.UniversalClient, kind, name string) (*store, error) {
 	}
 	hashTag := "{" + name + "}" // of Redis Cluster
 	return &store{
-		rdb:      rdb,
-		kind:     kind,
-		key:      prefix + kind + ":" + hashTag,
-		awaiting: make(map[context.Context]context.CancelCauseFunc),
+		rdb:       rdb,
+		key:       prefix + kind + ":" + hashTag,
+		test:      test,
+		arguments: arguments,
+		awaiting:  make(map[context.Context]context.CancelCauseFunc),
 	}, nil
 }
 
@@ -141,11 +138,8 @@ func (s *store) duringOutage(ctx context.Context) (outage context.Context, end f
 	}
 }
 
-// probe tests whether the store responds. For the Redis key of a limiter, it also tests whether the
-// store accepts writes: a key source can still read the key from a store that accepts none.
-func (s *store) probe() error {
-	return s.runOnce(probeScript, []any{new(int64)}, s.kind)
-}
+// probe tests whether the store responds, and permits the commands of test.
+func (s *store) probe() error { return s.runOnce(s.test, nil, s.arguments...) }
 
 // probeWithin returns the result of a probe, or an error when ctx ends. The probe has its own
 // timeout, so that the context of one caller has no effect on what other callers learn of the

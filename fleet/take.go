@@ -36,6 +36,12 @@ func (l *Limiter) take(ctx context.Context) (*waiter, error) {
 	}
 }
 
+// takeArguments returns the arguments of takeScript that do not belong to a call. last is the time until
+// the latest slot of this replica.
+func (c LimiterConfig) takeArguments(last time.Duration) []any {
+	return []any{c.interval() / float64(time.Microsecond), c.Burst, last.Microseconds()}
+}
+
 // send takes slots for the calls that have none, one command after another.
 func (l *Limiter) send() {
 	for {
@@ -44,11 +50,7 @@ func (l *Limiter) send() {
 			return
 		}
 		sent := time.Now()
-		args := []any{
-			l.cfg.interval() / float64(time.Microsecond),
-			l.cfg.Burst,
-			last.Sub(sent).Microseconds(),
-		}
+		args := l.cfg.takeArguments(last.Sub(sent))
 		waits := make([]int64, len(calls)) // in microseconds
 		dest := make([]any, len(calls))
 		for i, w := range calls {
