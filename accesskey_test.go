@@ -328,7 +328,6 @@ func TestKeyThatChangesAtOnceKeepsSlotsOfLimiter(t *testing.T) {
 	})
 }
 
-// assertKeyOf checks which key a source returns.
 func assertKeyOf(t *testing.T, source msgpush.AccessKeySource, rejected, want string) {
 	t.Helper()
 	key, err := source.AccessKey(t.Context(), rejected)

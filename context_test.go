@@ -191,7 +191,7 @@ type endedCall struct {
 	steps       steps
 	opt         func() msgpush.Option // may be nil
 	attempts    int
-	last        error  // has the type of Last; nil: no Last
+	last        error  // of the type of the error in Last; nil: Last is nil
 	onlyRetried bool   // a call that is not retried does not end in this way
 	step        string // that fails
 }

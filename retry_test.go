@@ -529,7 +529,6 @@ func TestRetriesIfTLSHandshakeFails(t *testing.T) {
 	}
 }
 
-// TestDoesNotFollowRedirects tests the other statuses, with real connections.
 func TestRedirectIsPermanentAPIError(t *testing.T) {
 	for _, location := range []string{
 		"/api/open/other",

@@ -60,12 +60,13 @@ func (s *KeySource) fetch(ctx context.Context, r record, fetched chan<- fetchRes
 	defer func() { // runs even if Fetch panics or calls runtime.Goexit
 		panicked := newPanicError(recover())
 		failure := checkFetched(r, err)
-		r, err := s.complete(r, failure)
+		result := fetchResult{panicked: panicked}
+		result.record, result.err = s.complete(r, failure)
 		if failure != nil && panicked == nil {
 			s.report(failure)
 		}
 		select {
-		case fetched <- fetchResult{record: r, err: err, panicked: panicked}:
+		case fetched <- result:
 		case <-left:
 			if panicked != nil {
 				s.report(fmt.Errorf("fleet: Fetch panicked: %w", panicked))

@@ -45,8 +45,8 @@ func (k knowledge) hasUsable(d time.Duration) bool {
 	return k.current.validFor(d) && !k.isRejected(k.current.generation)
 }
 
-// mayClaimAt returns when this replica may claim a fetch for a call that begins now. A key that
-// expires is first replaced by replicas whose last fetch helped: their clocks and networks work.
+// mayClaimAt returns when this replica may claim a fetch for a call that begins now. If the key expires, a
+// replica whose last fetch did not help waits for standby: its clock or its network may be at fault.
 func (k knowledge) mayClaimAt() time.Time {
 	expires := k.current.generation > 0 && !k.isRejected(k.current.generation)
 	if expires && k.own.helped.IsZero() {
@@ -98,7 +98,7 @@ func (s *keyState) beginFetch(generation int64) {
 	s.own.begin()
 }
 
-// endFetch records the end of a fetch of this replica. No replica may fetch for wait.
+// endFetch records the end of a fetch of this replica. wait is how long no replica may fetch after it.
 func (s *keyState) endFetch(state string, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

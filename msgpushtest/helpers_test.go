@@ -120,7 +120,6 @@ func (tb *tb) Logf(format string, args ...any) {
 	tb.logs = append(tb.logs, fmt.Sprintf(format, args...))
 }
 
-// A tbWithDeadline stands for a test with a timeout.
 type tbWithDeadline struct {
 	tb
 	deadline time.Time

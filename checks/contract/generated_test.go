@@ -83,7 +83,6 @@ func readGenerated(t *testing.T, op operation, response reflect.Value, isSuccess
 	return results[0]
 }
 
-// typeName returns the name of the generated type of a schema.
 func typeName(schema *openapi3.SchemaRef) string { return path.Base(schema.Ref) }
 
 func dataOf(t *testing.T, op operation, response reflect.Value) any {

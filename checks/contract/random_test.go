@@ -102,7 +102,6 @@ var (
 	deepObject = strings.Repeat(`{"params":`, 20_000)
 )
 
-// one returns a random element.
 func one[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
 // A draft is a request that may be invalid.

@@ -97,7 +97,6 @@ func (a *account) fetch(_ context.Context, r msgpush.PageRequest) (*msgpush.Page
 	return p, nil
 }
 
-// A following holds the measurements of a program that follows an account.
 type following struct {
 	first       int             // requests until the first batch
 	firstTime   time.Duration   // until the first batch
