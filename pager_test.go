@@ -899,7 +899,7 @@ func TestPanicInFetchReachesTheCaller(t *testing.T) {
 					assert.Equal(t, tt.first, value)
 					return
 				}
-				assert.True(t, strings.HasPrefix(err.Error(), fmt.Sprint(tt.first, "\n")), "%v", err)
+				assert.True(t, strings.HasPrefix(err.Error(), fmt.Sprint(tt.first, " (panic")), "%v", err)
 				assert.Contains(t, err.Error(), "pager_test.go", "the stack of Fetch")
 			})
 		})

@@ -3,7 +3,6 @@ package fleet
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"example.com/msgpush/internal/errs"
@@ -33,34 +32,6 @@ func checkFetched(r record, err error) error {
 		return nil
 	}
 	return &fetchError{error: fmt.Errorf("fleet: Fetch: %w", err), key: r.key}
-}
-
-// A panicError is a panic of Fetch. AccessKey re-raises its value in other goroutines, which do not
-// have its stack: OnError gets it.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("%v\n\nFetch:\n%s", e.value, e.stack) }
-
-// newPanicError returns the error of a recovered panic, or nil if there was none.
-func newPanicError(recovered any) *panicError {
-	if recovered == nil {
-		return nil
-	}
-	return &panicError{value: recovered, stack: debug.Stack()}
-}
-
-// reraiseValue replaces a panicError that its caller re-raises by the value of the panic.
-func reraiseValue() {
-	value := recover()
-	if p, ok := value.(*panicError); ok {
-		value = p.value
-	}
-	if value != nil {
-		panic(value)
-	}
 }
 
 // report calls OnError with the failure of a fetch.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"example.com/msgpush/internal/errs"
 )
 
 // A fetchResult is how a fetch of this replica ended, for the call that waits for it. A fetch that
@@ -12,7 +14,7 @@ import (
 type fetchResult struct {
 	record   record
 	err      error       // a *fetchError or errNotStored
-	panicked *panicError // nil if Fetch did not panic
+	panicked *errs.Panic // nil if Fetch did not panic
 }
 
 // awaitFetch fetches a key for a claim, and returns its record. If the fetch takes too long,
@@ -27,7 +29,7 @@ func (s *KeySource) awaitFetch(ctx context.Context, generation int64, claim clai
 		select {
 		case result := <-fetched:
 			if result.panicked != nil {
-				panic(result.panicked) // the cache reports it
+				panic(result.panicked) // the cache reports it, and re-raises its value
 			}
 			return result.record, result.err
 		case <-s.changed:
@@ -58,7 +60,7 @@ func (s *KeySource) fetch(ctx context.Context, r record, fetched chan<- fetchRes
 	defer cancel()
 	err := errors.New("it did not return")
 	defer func() { // runs even if Fetch panics or calls runtime.Goexit
-		panicked := newPanicError(recover())
+		panicked := errs.Recovered(recover())
 		failure := checkFetched(r, err)
 		result := fetchResult{panicked: panicked}
 		result.record, result.err = s.complete(r, failure)

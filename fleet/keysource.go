@@ -91,7 +91,6 @@ func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) 
 // one. A panic of Fetch is re-raised in the calls that wait for it. AccessKey implements
 // [msgpush.AccessKeySource].
 func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, error) {
-	defer reraiseValue()
 	if rejected != "" {
 		s.state.reject(rejected)
 	}

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -73,14 +72,6 @@ type pendingFetch struct {
 	err      error
 }
 
-// A panicError is a panic of fetch, which its callers re-raise. They do not have its stack: OnError gets it.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("fetch panicked: %v\n\n%s", e.value, e.stack) }
-
 // fetchOf is the key of a value of the context of fetch.
 type fetchOf struct{ *Cache }
 
@@ -101,8 +92,8 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	if p, ok := f.err.(*panicError); ok { //nolint:errorlint // not wrapped
-		panic(p.value)
+	if p, ok := f.err.(*errs.Panic); ok { //nolint:errorlint // not wrapped
+		panic(p.Value) // OnError has got its stack
 	}
 	if f.err != nil {
 		return c.keyAfterFailure(f)
@@ -187,8 +178,8 @@ func (c *Cache) start(ctx context.Context, replaced string) *pendingFetch {
 func (c *Cache) run(ctx context.Context, f *pendingFetch) {
 	key, expires, err := "", time.Time{}, errors.New("fetch did not return")
 	defer func() { // runs even if fetch panics or calls runtime.Goexit
-		if value := recover(); value != nil {
-			err = &panicError{value, debug.Stack()}
+		if p := errs.Recovered(recover()); p != nil {
+			err = p
 		}
 		c.store(f, key, expires, err)
 		c.end(f, key, err)

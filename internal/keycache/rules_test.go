@@ -387,7 +387,7 @@ func TestOnErrorGetsTheErrorOfEachFetch(t *testing.T) {
 		assertKeyOf(t, source, "", "key-4")
 		require.Len(t, errs, 2)
 		assert.Equal(t, "access key: "+errNoKey.Error(), errs[0])
-		assert.Contains(t, errs[1], "access key: fetch panicked: fetch panicked\n\ngoroutine ")
+		assert.Contains(t, errs[1], "access key: fetch panicked (panic of another goroutine)\n\ngoroutine ")
 		assert.Contains(t, errs[1], "fixtures.(*Vault).Fetch(", "the stack")
 	})
 }

@@ -3,8 +3,8 @@ package paging
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
+
+	"example.com/msgpush/internal/errs"
 )
 
 // A pendingPage is a prefetched page. total was the latest total at its request. page, err and panicked are
@@ -16,7 +16,7 @@ type pendingPage[T, O any] struct {
 	done     chan struct{}
 	page     *Response[T, O]
 	err      error
-	panicked *panicError // by Fetch; nil: it did not panic
+	panicked *errs.Panic // by Fetch; nil: it did not panic
 }
 
 // wait returns the response, or re-raises the panic of Fetch.
@@ -26,22 +26,6 @@ func (p *pendingPage[T, O]) wait() (*Response[T, O], error) {
 		panic(p.panicked)
 	}
 	return p.page, p.err
-}
-
-// A panicError is the panic of a Fetch that ran in another goroutine, whose stack would be lost.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (p *panicError) Error() string {
-	return fmt.Sprintf("%v\n\nPrefetching goroutine:\n%s", p.value, p.stack)
-}
-
-// Unwrap returns the value of the panic if it is an error, such as a runtime.Error.
-func (p *panicError) Unwrap() error {
-	err, _ := p.value.(error)
-	return err
 }
 
 // response returns the response for the next page, which may have been prefetched. A prefetched response is
@@ -98,11 +82,7 @@ func (it *Iteration[T, O]) begin(ctx context.Context, number int64) *pendingPage
 	}
 	go func() {
 		defer close(p.done) // even if Fetch panics or calls runtime.Goexit
-		defer func() {
-			if value := recover(); value != nil {
-				p.panicked = &panicError{value, debug.Stack()}
-			}
-		}()
+		defer func() { p.panicked = errs.Recovered(recover()) }()
 		defer cancel()
 		p.page, p.err = it.source.Page(ctx, number, size)
 	}()
