@@ -32,7 +32,7 @@ func (c Client) Format(f fmt.State, _ rune) {
 		_, _ = fmt.Fprint(f, "msgpush.Client(<nil>)")
 		return
 	}
-	keys := *c.caller.FixedKeys // a copy, since Text may change it
+	keys := c.caller.FixedKeys()
 	_, _ = fmt.Fprintf(f, "msgpush.Client(%s)", keys.Text(c.caller.Base.String()))
 }
 

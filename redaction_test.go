@@ -422,3 +422,17 @@ func TestKeyIsNotPrinted(t *testing.T) {
 		source, *source, withSource, fixtures.NewClientWithKey(t, "", fixtures.Succeed, withSource),
 		msgpush.WithUserAgent(fixtures.TestKey))
 }
+
+// Testify follows pointers and prints unexported fields of values that differ.
+func TestTestLibraryPrintsNoKeyOfAClient(t *testing.T) {
+	type service struct{ client *msgpush.Client }
+	var diff diffRecorder
+	assert.Equal(&diff, service{}, service{fixtures.NewClient(t, fixtures.Succeed)})
+	assert.Contains(t, diff.text, "push.example.com", "it prints the client")
+	fixtures.AssertNotIn(t, fixtures.TestKey, diff.text)
+}
+
+// A diffRecorder is a failing test that keeps its error.
+type diffRecorder struct{ text string }
+
+func (r *diffRecorder) Errorf(format string, args ...any) { r.text += fmt.Sprintf(format, args...) }

@@ -50,12 +50,9 @@ type RetryPolicy struct {
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
 type Caller struct {
 	Config
-	// FixedKeys holds the key of a client without a key source. Copy it before use, since its methods
-	// may change it.
-	//
-	// It is a pointer, so that fmt cannot print the key of a Client in an unexported field: with a
-	// verb such as %s, fmt prints the Caller, but a pointer in the Caller as an address.
-	FixedKeys *redact.Keys
+	// FixedKeys returns the key of a client without a key source. It is a function, since fmt and test
+	// libraries print unexported fields.
+	FixedKeys func() redact.Keys
 
 	retrier     *retryablehttp.Client
 	quota       *quota
@@ -68,12 +65,12 @@ type Caller struct {
 	attemptTimeoutErr error // of an attempt that took longer than its timeout
 }
 
-// NewCaller returns a caller. keys becomes its FixedKeys.
+// NewCaller returns a caller. keys are its FixedKeys.
 func NewCaller(config Config, keys redact.Keys) *Caller {
 	keys.Prepare() // once: each call copies the result
 	c := &Caller{
 		Config:            config,
-		FixedKeys:         &keys,
+		FixedKeys:         func() redact.Keys { return keys },
 		quota:             newQuota(config.Retry.Quota),
 		timeoutErr:        timeoutError("no success within %v (see WithTimeout)", config.Timeout),
 		attemptTimeoutErr: timeoutError("no complete response within %v (see WithAttemptTimeout)", config.AttemptTimeout),
@@ -121,7 +118,7 @@ type Result struct {
 // Do makes a call. An error means that no HTTP request can be made from the arguments. Its text may contain
 // a secret.
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
-	s := &state{spec: spec, keys: *c.FixedKeys}
+	s := &state{spec: spec, keys: c.FixedKeys()}
 	err := c.do(ctx, s)
 	return Result{s.soFar(), s.final, s.leftOut}, err
 }
