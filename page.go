@@ -10,8 +10,8 @@ import (
 // DefaultPageSize is the page size of a [PageRequest] whose PageSize is 0. This package chose it.
 const DefaultPageSize = 20
 
-// ErrOmitted is wrapped by the [*DecodeError] that comes with a page without some of its records, and by the error
-// of an iteration over such a page. Another DecodeError does not wrap it: the whole response cannot be decoded.
+// ErrOmitted is wrapped by the [*DecodeError] that comes with a page without some of its records. It is also
+// wrapped by the error of an iteration that delivered all other records; see [Pager.All].
 var ErrOmitted = errors.New("msgpush: records left out")
 
 // A Page is one page of a list (docs/interface.md#page).

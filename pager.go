@@ -52,9 +52,13 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 // only deleted between two responses. If the numbers of the service show that records are missing, the error
 // wraps [ErrInconsistentList].
 //
-// An error is yielded once, as the last element, with a zero record. It wraps the error of Fetch, or the error
-// of the context and its cause. Errors that came with pages are joined, and yielded after all records.
-// Records that cannot be decoded are not delivered: [Pager.Pages] has them in [Page.Omitted].
+// An error is yielded once, as the last element, with a zero record:
+//
+//   - [ErrInconsistentList] means that all pages were read, but records are missing, or may be.
+//   - [ErrOmitted] without it means that all records were delivered, except for those that cannot be decoded:
+//     [Pager.Pages] has them in [Page.Omitted].
+//   - Any other error means that a page stopped the iteration. It wraps the error of Fetch, or the error of the
+//     context and its cause.
 //
 // docs/lists.md states which losses are noticed, each error, and the costs.
 func (p Pager[T]) All(ctx context.Context) iter.Seq2[T, error] {
@@ -94,7 +98,7 @@ func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 			number := it.NextPage()
 			page, err := it.Next(ctx)
 			if err != nil {
-				yield(nil, paging.Join(it.Err(ErrInconsistentList), paging.AtPage(number, err)))
+				yield(nil, stopped(paging.AtPage(number, err), it.Err(ErrInconsistentList)))
 				return
 			}
 			hasRecords := len(page.List) > 0 || len(page.Omitted) > 0
@@ -107,6 +111,31 @@ func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 			yield(nil, err)
 		}
 	}
+}
+
+// A stoppedError is the error of a page that stopped an iteration, and the errors that came with earlier pages.
+// These do not make it match ErrOmitted, which is for an iteration that delivered all other records.
+type stoppedError struct {
+	err, earlier error
+}
+
+// stopped returns the error of an iteration that err has stopped. earlier may be nil.
+func stopped(err, earlier error) error {
+	if earlier == nil {
+		return err
+	}
+	return &stoppedError{err, earlier}
+}
+
+func (e *stoppedError) Error() string { return paging.Join(e.earlier, e.err).Error() }
+
+func (e *stoppedError) Is(target error) bool {
+	ofEarlier := target != ErrOmitted && errors.Is(e.earlier, target)
+	return ofEarlier || errors.Is(e.err, target)
+}
+
+func (e *stoppedError) As(target any) bool {
+	return errors.As(e.err, target) || errors.As(e.earlier, target)
 }
 
 func (p Pager[T]) check(ctx context.Context) error {

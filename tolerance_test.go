@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"reflect"
@@ -319,6 +320,36 @@ func TestIterationGoesOnWithoutRecordsThatDoNotFit(t *testing.T) {
 				assert.Equal(t, 6, requests)
 			})
 		}
+	}
+}
+
+// An error that matches ErrOmitted means that all other records came.
+func TestErrorOfAStoppedIterationDoesNotMatchErrOmitted(t *testing.T) {
+	for name, page3 := range map[string]fixtures.RoundTripFunc{
+		"error response":           fixtures.Status(403),
+		"response that is no JSON": fixtures.Respond(200, "<html>"),
+		"no response":              fixtures.Fail(io.EOF),
+	} {
+		requests := 0
+		logs := serveLogs(t, 55, map[int]string{1: `"ruleId":{}`}, &requests)
+		client := fixtures.NewClient(t, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+			if requests == 2 {
+				return page3(r)
+			}
+			return logs(r)
+		}))
+		pager := client.ForwardLogPager(msgpush.ForwardLogParams{})
+		pager.PageSize = 10
+		records, err := fixtures.Collect(pager.All(t.Context()))
+		assert.Len(t, records, 19, name)
+		assert.NotErrorIs(t, err, msgpush.ErrOmitted, name)
+		assert.NotErrorIs(t, err, msgpush.ErrInconsistentList, name)
+		assert.ErrorContains(t, err, "page 1: ForwardLogList: HTTP 200: cannot decode the response: 1 of 10", name)
+		assert.ErrorContains(t, err, "page 3: ForwardLogList: ", name)
+		decodeErr, _ := errors.AsType[*msgpush.DecodeError](err)
+		require.NotNil(t, decodeErr, name)
+		isOfPage3 := name == "response that is no JSON"
+		assert.Equal(t, !isOfPage3, errors.Is(decodeErr, msgpush.ErrOmitted), "found first: %s", name)
 	}
 }
 

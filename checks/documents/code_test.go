@@ -99,7 +99,7 @@ func TestOutboxOfDocsSurvivesRestart(t *testing.T) {
 }
 
 func TestCodeInDocsRuns(t *testing.T) {
-	for _, name := range []string{"docs/following.md", "docs/reliability.md"} {
+	for _, name := range []string{"docs/following.md", "docs/lists.md", "docs/reliability.md"} {
 		assertCodeRuns(t, name)
 	}
 }
