@@ -42,9 +42,9 @@ type Option func(*settings) error
 // With a TLSClientConfig or a dial function, a transport uses HTTP/2 only if it is configured to, as the
 // transports of NewTransport are.
 //
-// If no call gets a response during an attempt that times out, the client calls CloseIdleConnections of the
-// transport before the next attempt: a balancer may have forgotten the connections, or they are from before the
-// machine slept. It does so at most once in the timeout of an attempt.
+// After a timeout without a response, the client calls CloseIdleConnections of the transport before the next
+// attempt: a balancer may have forgotten the connections, or they are from before the machine slept. It does
+// so at most once in the timeout of an attempt.
 func WithHTTPClient(h *http.Client) Option {
 	return func(s *settings) error {
 		if h == nil {

@@ -28,7 +28,6 @@ func (c *Caller) attempt(req *http.Request) (*http.Response, error) {
 		return nil, contextEnded
 	}
 	s.beginAttempt()
-	s.before = c.responses.Load()
 	c.closeIdleAfterTimeout()
 	ctx, cancel := c.attemptContext(s)
 	defer cancel() // the body has been read
@@ -57,7 +56,6 @@ func (c *Caller) send(s *state, req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	s.resp = resp
-	c.responses.Add(1)
 	if err := c.readBody(s, resp); err != nil {
 		return nil, err
 	}

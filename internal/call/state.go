@@ -30,7 +30,6 @@ type state struct {
 
 	// The current attempt.
 	start   time.Time      // when the request was handed to the transport
-	before  int64          // the responses that the client had got until then
 	notSent bool           // no connection could be made for it
 	resp    *http.Response // nil until its header has arrived
 	size    int            // number of bytes of its body that were read

@@ -55,9 +55,8 @@ func (c *Caller) attemptContext(s *state) (context.Context, context.CancelFunc) 
 // transport returns the cause of a context.
 func (c *Caller) attemptErr(ctx context.Context, s *state, err error) error {
 	// A deadline of the caller counts, too: it often ends before the timeout of an attempt. Its cause may be
-	// any error. If another call has got a response meanwhile, only the service is slow.
-	hasResponse := c.responses.Load() > s.before
-	if !hasResponse && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	// any error.
+	if s.resp == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		c.hasTimedOut.Store(true)
 	}
 	cause := context.Cause(ctx)
