@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -126,9 +127,14 @@ func (c *AccessKeyCache) check() error {
 
 // Set replaces the cached key, such as by one that another process fetched. A zero expiry means that the key
 // does not expire. The key is valid, even if it is the one that was rejected. Callers that wait for a fetch get
-// it, too. Set ignores a key that has expired, or that is no valid key.
-func (c *AccessKeyCache) Set(key string, expires time.Time) {
-	if c != nil && c.cache != nil { // otherwise, AccessKey returns an error
-		c.cache.Set(key, expires)
+// it, too. Set returns an error for a key that has expired, or that no header can have, and then changes nothing.
+func (c *AccessKeyCache) Set(key string, expires time.Time) error {
+	err := c.check()
+	if err == nil {
+		err = c.cache.Set(key, expires)
 	}
+	if err != nil {
+		return fmt.Errorf("msgpush: AccessKeyCache.Set: %w", err)
+	}
+	return nil
 }

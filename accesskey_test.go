@@ -406,7 +406,7 @@ func TestFetchThatNeedsItsOwnKeyFailsAtOnce(t *testing.T) {
 		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 		assert.ErrorContains(t, err, "fetch of CachedAccessKey makes a call that needs the key it fetches")
 		assert.Zero(t, time.Since(start))
-		source.Set("first", time.Now().Add(5*time.Second)) // a renewal may use the old key
+		require.NoError(t, source.Set("first", time.Now().Add(5*time.Second))) // a renewal may use the old key
 		assertKeyOf(t, source, "", "first")
 		synctest.Wait()
 		assertKeyOf(t, source, "", "first") // the pause after the failed fetch
@@ -419,7 +419,8 @@ func TestFetchThatNeedsItsOwnKeyFailsAtOnce(t *testing.T) {
 
 func TestAccessKeyCacheOfNoConstructorReturnsError(t *testing.T) {
 	var source msgpush.AccessKeyCache
-	source.Set("key", time.Time{})
+	require.EqualError(t, source.Set("key", time.Time{}),
+		"msgpush: AccessKeyCache.Set: the AccessKeyCache was not made by CachedAccessKey")
 	_, err := source.AccessKey(t.Context(), "")
 	require.EqualError(t, err, "the AccessKeyCache was not made by CachedAccessKey")
 }

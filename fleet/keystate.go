@@ -70,7 +70,7 @@ func (s *keyState) adopt(r record) record {
 	if r.generation > s.current.generation {
 		s.current = r
 		s.failure, s.failedUntil = nil, time.Time{}
-		s.cache.Set(r.key, r.expires)
+		_ = s.cache.Set(r.key, r.expires) // fails if the key has expired meanwhile
 	}
 	return s.current
 }

@@ -70,7 +70,7 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	store, err := newStore(rdb, "rate", cfg.Name, takeScript, cfg.takeArguments(-noExpiry)...) // takes no slot
+	store, err := newStore(rdb, "rate", cfg.Name, takeScript, cfg.takeArguments(0)...)
 	if err != nil {
 		return nil, err
 	}

@@ -389,6 +389,22 @@ func TestPingTestsTheSubscription(t *testing.T) {
 	await(t, 5*time.Second, "the error is back", func() bool { return source.Ping(t.Context()) != nil })
 }
 
+// A replica whose Burst is smaller takes no burst of the others.
+func TestPingOfALimiterChangesNoSlot(t *testing.T) {
+	rdb := startRedis(t)
+	cfg := fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second}
+	limiter, err := fleet.NewLimiter(rdb, cfg)
+	require.NoError(t, err)
+	cfg.Burst = 1000
+	other, err := fleet.NewLimiter(rdb, cfg)
+	require.NoError(t, err)
+	require.NoError(t, other.Wait(t.Context()))
+	before := rdb.Get(t.Context(), rateKey).Val()
+	require.NotEmpty(t, before)
+	require.NoError(t, limiter.Ping(t.Context()))
+	assert.Equal(t, before, rdb.Get(t.Context(), rateKey).Val())
+}
+
 func TestPingTestsThePermissions(t *testing.T) {
 	rdb := startRedis(t)
 	createUser(t, rdb)

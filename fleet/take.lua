@@ -11,6 +11,15 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 local value = redis.call('GET', KEYS[1]) or ''
+
+-- A probe has no call. It writes the value back, since its own Burst may be smaller than that of others.
+if #ARGV == 3 then
+	local expiry = math.max(redis.call('PTTL', KEYS[1]), 1000)
+	redis.call('PEXPIRE', KEYS[1], expiry)
+	redis.call('SET', KEYS[1], value, 'PX', expiry)
+	return {}
+end
+
 local free, last = string.match(value, '^(%S+) (%S+)$')
 free, last = tonumber(free or 0), tonumber(last or now)
 

@@ -257,6 +257,7 @@ func TestPanicsForValuesThatCannotWork(t *testing.T) {
 		},
 		`Fault.For: "forwardLogList" is not an operation: use a constant such as msgpushtest.MailDetail; ` +
 			fmt.Sprintf("the operations are %q", names): func() { status.For(msgpushtest.MPList, "forwardLogList") },
+		"RejectedKeyCode: 200 is the code of a success": func() { msgpushtest.RejectedKeyCode(200) },
 		"Success: the data cannot be encoded to JSON: json: unsupported value: NaN": func() {
 			msgpushtest.Success(math.NaN())
 		},

@@ -44,7 +44,9 @@ type envelope struct {
 	Data any    `json:"data,omitempty"`
 }
 
-func success(data any) envelope { return envelope{Code: 200, Msg: "success", Data: data} }
+const codeSuccess = 200
+
+func success(data any) envelope { return envelope{Code: codeSuccess, Msg: "success", Data: data} }
 
 // A responder sends the usual response to one request.
 type responder struct {

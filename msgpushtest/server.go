@@ -33,8 +33,14 @@ func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = t
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
 // RejectedKeyCode sets the envelope code with which the server rejects an access key. The default is
-// [CodeAccessKey]. Pass the code of your service: the API document shows none.
-func RejectedKeyCode(code int) Option { return func(s *settings) { s.rejectedKeyCode = code } }
+// [CodeAccessKey]. Pass the code of your service: the API document shows none. The code of a success, 200,
+// panics.
+func RejectedKeyCode(code int) Option {
+	if code == codeSuccess {
+		panic(fmt.Sprintf("msgpushtest: RejectedKeyCode: %d is the code of a success", code))
+	}
+	return func(s *settings) { s.rejectedKeyCode = code }
+}
 
 // A Server is a fake server of the message push service, made by [New] or [NewServer]. It is safe
 // for concurrent use. Another HTTP server can serve it as an [http.Handler].

@@ -95,16 +95,17 @@ func (c *Cache) AccessKey(ctx context.Context, rejected string) (string, error) 
 	if p, ok := f.err.(*errs.Panic); ok { //nolint:errorlint // not wrapped
 		panic(p.Value) // OnError has got its stack
 	}
-	if f.err != nil {
-		return c.keyAfterFailure(f)
+	key, err = f.key, f.err
+	if err != nil {
+		key, err = c.keyAfterFailure(f)
 	}
-	// A fetch that began before the rejection, such as a renewal, may return the rejected key. Now a fetch
-	// for the rejection may begin.
+	// A fetch that began before the rejection, such as a renewal, may leave the rejected key. Now a fetch for
+	// the rejection may begin.
 	predatesRejection := f.replaced != rejected
-	if predatesRejection && f.key == rejected {
+	if err == nil && predatesRejection && key == rejected {
 		return c.AccessKey(ctx, rejected)
 	}
-	return f.key, nil
+	return key, err
 }
 
 // keyAfterFailure returns the key that is still valid after a fetch that failed or, if there is none, the
@@ -250,9 +251,9 @@ func (c *Cache) redacted(err error, key string) error {
 }
 
 // Set implements msgpush.AccessKeyCache.Set.
-func (c *Cache) Set(key string, expires time.Time) {
-	if checkKey(key, expires) != nil {
-		return
+func (c *Cache) Set(key string, expires time.Time) error {
+	if err := checkKey(key, expires); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	c.key, c.keyNumber, c.expires = key, c.started, expires.Round(0)
@@ -261,6 +262,7 @@ func (c *Cache) Set(key string, expires time.Time) {
 	if f != nil {
 		c.end(f, key, nil)
 	}
+	return nil
 }
 
 // timeoutError wraps cause. Without more text, it would look like the timeout of a caller.

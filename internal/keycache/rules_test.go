@@ -276,6 +276,19 @@ func TestDoesNotCacheKeyInvalidInHeader(t *testing.T) {
 	assertKeyOf(t, source, "", fixtures.TestKey)
 }
 
+func TestRejectionDuringARenewalThatFailsStartsAFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Delay: time.Second, Life: time.Minute}
+		cache := newCache(v.Fetch, keycache.Config{Early: 30 * time.Second})
+		assertKeyOf(t, cache, "", "key-1")
+		time.Sleep(40 * time.Second)
+		v.Err.Store(&errNoKey)
+		assertKeyOf(t, cache, "", "key-1") // starts a renewal, which fails after a second
+		time.AfterFunc(1500*time.Millisecond, func() { v.Err.Store(nil) })
+		assertKey(t, cache, "key-1", "key-3", 2*time.Second)
+	})
+}
+
 // While a key is valid, an outage of the key service must not cause a fetch for each call.
 func TestFailedRenewalIsRepeatedOnceASecondUntilKeyExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -336,16 +349,16 @@ func TestWaitingCallerGetsTheFirstUsableKeyThatIsSet(t *testing.T) {
 	})
 }
 
-func TestSetIgnoresKeyThatIsOfNoUse(t *testing.T) {
-	for name, set := range map[string]func(*keycache.Cache){
-		"invisible":         func(c *keycache.Cache) { c.Set("key\ufeff", time.Time{}) },
-		"expires now":       func(c *keycache.Cache) { c.Set("expired", time.Now()) },
-		"invalid in header": func(c *keycache.Cache) { c.Set("line\n", time.Time{}) },
-		"empty":             func(c *keycache.Cache) { c.Set("", time.Time{}) },
+func TestSetRejectsKeyThatIsOfNoUse(t *testing.T) {
+	for name, set := range map[string]func(*keycache.Cache) error{
+		"invisible":         func(c *keycache.Cache) error { return c.Set("key\ufeff", time.Time{}) },
+		"expires now":       func(c *keycache.Cache) error { return c.Set("expired", time.Now()) },
+		"invalid in header": func(c *keycache.Cache) error { return c.Set("line\n", time.Time{}) },
+		"empty":             func(c *keycache.Cache) error { return c.Set("", time.Time{}) },
 	} {
 		fixtures.RunInBubble(t, name, func(t *testing.T) {
 			source := newCache((&fixtures.Vault{Delay: 2 * time.Second}).Fetch, keycache.Config{})
-			time.AfterFunc(time.Second, func() { set(source) })
+			time.AfterFunc(time.Second, func() { assert.ErrorContains(t, set(source), "the key ") })
 			assertKeyOf(t, source, "rejected", "key-1")
 		})
 	}
