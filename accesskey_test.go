@@ -272,7 +272,7 @@ func TestErrorSaysThatSourceReturnedRejectedKeyAgain(t *testing.T) {
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 			fixtures.AssertAttempts(t, len(tt.steps), err)
 			assert.ErrorContains(t, err, tt.want)
-			assert.Equal(t, 1, strings.Count(err.Error(), "; the key source returned the rejected key again)"), err.Error())
+			assert.Equal(t, 1, strings.Count(err.Error(), "; the key source has no other key)"), err.Error())
 		})
 	}
 }

@@ -275,7 +275,7 @@ func ExampleCall_otherOperations() {
 		"/your/path/create": webhook{3, "reports"},
 		"/your/path/delete": nil,
 	} {
-		service.Inject(msgpushtest.Success(data).If(func(r msgpushtest.Request) bool { return r.Path == path }))
+		service.Inject(msgpushtest.Success(data).For(path))
 	}
 	ctx, client := context.Background(), service.Client()
 
@@ -322,8 +322,10 @@ func ExampleCall_failedWrite() {
 	switch {
 	case err == nil:
 		fmt.Println("created")
-	case isRequestErr && requestErr.NotSent, isAPIErr && apiErr.HTTPStatus/100 == 4:
-		fmt.Println("not created")
+	case isRequestErr && requestErr.NotSent:
+		fmt.Println("not created: it was not sent")
+	case isAPIErr && (apiErr.KeyRejected || apiErr.HTTPStatus/100 == 4):
+		fmt.Println("not created: it was rejected")
 	default:
 		fmt.Println("perhaps created")
 	}

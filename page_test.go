@@ -149,7 +149,11 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data)), fixtures.ThreeAttempts)
 			for name, list := range listCalls(t) {
-				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, list(client))
+				err := list(client)
+				if !assert.Error(t, err, "%s: hasNoValue of decode.go needs a case for its records", name) {
+					continue
+				}
+				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
 				if assert.ErrorContains(t, decodeErr, tt.want, name) {
 					fixtures.AssertAttempts(t, 1, decodeErr)
 					fixtures.AssertNotIn(t, "hunter2", decodeErr.Error())

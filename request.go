@@ -40,9 +40,9 @@ type Request struct {
 	Body any
 	// Idempotent states that sending the request twice has the same effect as sending it once, so that the
 	// call may be retried according to the [RetryPolicy]. Otherwise, it is retried only if dialing the
-	// service or a proxy failed, so that the request was not sent. In a rare case, it was: a reused connection of
-	// HTTP/2 or of a GET was closed, and dialing another one failed. Any request whose key was rejected is sent
-	// once more if the source has another key.
+	// service or a proxy failed, so that the request was not sent. There is one rare exception: net/http sent the
+	// request on a reused connection of HTTP/2, or as a GET, which was closed, and then failed to dial another
+	// one. Any request whose key was rejected is sent once more if the source has another key.
 	Idempotent bool
 }
 

@@ -11,8 +11,9 @@ import (
 //
 // The wait before a retry is random, so that callers do not retry at the same time. Before the first retry,
 // it is between MinWait and twice MinWait. Both bounds double with each retry, until the wait is between half
-// of MaxWait and MaxWait. A Retry-After header adds the wait that it requests. docs/reliability.md has a table
-// of the waits, and the rules for Retry-After and for a near deadline.
+// of MaxWait and MaxWait. It is never shorter than MinWait, or longer than MaxWait. A Retry-After header adds
+// the wait that it requests. docs/reliability.md has a table of the waits, and the rules for Retry-After and for
+// a near deadline.
 //
 // These failures are retryable, unless the key was rejected:
 //

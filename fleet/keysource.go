@@ -98,7 +98,9 @@ func (s *KeySource) AccessKey(ctx context.Context, rejected string) (string, err
 }
 
 // Ping tests whether the store can be read, and whether this replica may subscribe to announcements of
-// new keys. It does not test writes, which only a fetch needs. It returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one second, or until
+// new keys. It does not test writes, which only a fetch needs.
+//
+// Ping returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one second, or until
 // ctx ends. While the store fails, requests with a key in memory still succeed: so a readiness
 // check should not depend on Ping.
 //

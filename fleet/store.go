@@ -138,7 +138,7 @@ func (s *store) duringOutage(ctx context.Context) (outage context.Context, end f
 	}
 }
 
-// probe tests whether the store responds, and permits the commands of test.
+// probe tests whether the store responds, and permits the commands of the script test.
 func (s *store) probe() error { return s.runOnce(s.test, nil, s.arguments...) }
 
 // probeWithin returns the result of a probe, or an error when ctx ends. The probe has its own

@@ -15,8 +15,8 @@
 // is known if its id is in the position, which holds the ids of the records at the newest places.
 //
 //   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known one
-//     stands below it. It needs none below if the latest sweep and this poll read the whole list. If no known
-//     one is left, a record is new if it was created after all of them.
+//     stands below it. If the latest sweep and this poll read the whole list, no known one must stand below. If
+//     no known one is left, a record is new if it was created after all of them.
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record. If the total
@@ -25,9 +25,10 @@
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
 //     by more records than were found, this is reported.
-//   - Failure. Page 1 is requested, and a batch is stored, until that succeeds; another page that the new
-//     records depend on is requested five times. A page that fails ends the poll, and the next one is a sweep.
-//     After a quarter of an hour without a complete sweep, pages that fail are skipped.
+//   - Failure. Page 1 is requested until it succeeds, and so is a batch stored. Another page that the new
+//     records depend on is requested five times. A page that fails ends the poll: what is surely new is
+//     stored, and the next poll is a sweep. After a quarter of an hour without a complete sweep, pages that fail
+//     are skipped.
 //
 // Some details:
 //
@@ -101,6 +102,9 @@ func (e *OmittedError) Error() string {
 
 // Unwrap returns the error of the decoder.
 func (e *OmittedError) Unwrap() error { return e.Record.Err }
+
+// Is reports whether target is [msgpush.ErrOmitted].
+func (e *OmittedError) Is(target error) bool { return target == msgpush.ErrOmitted }
 
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {

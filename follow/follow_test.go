@@ -145,6 +145,7 @@ func TestOmittedRecordWithoutAnIDIsReported(t *testing.T) {
 		require.Len(t, r.errors(), 1, "not with each poll")
 		assert.ErrorContains(t, r.errors()[0], "a record without an id: no id")
 		omitted, ok := errors.AsType[*follow.OmittedError](r.errors()[0])
+		assert.ErrorIs(t, r.errors()[0], msgpush.ErrOmitted)
 		require.True(t, ok)
 		assert.Equal(t, `{}`, string(omitted.Record.JSON))
 		assert.EqualValues(t, 1, r.Status().Omitted)

@@ -28,8 +28,8 @@ type place[T any] struct {
 	skips   int       // how many pages in a row were skipped just before
 }
 
-// newestPage returns the place of the newest record. It returns an error if ctx has ended, or if the next poll
-// must be a first start.
+// newestPage returns the place of the newest record. It returns an error if ctx has ended, if the next poll must
+// be a first start, or if its page fails, which page 1 does only when ctx ends.
 func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], error) {
 	var page *msgpush.Page[T]
 	var number int

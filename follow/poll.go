@@ -81,8 +81,8 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	return f.position.keep(stamps, r.isSweep)
 }
 
-// read reads pages until the rules end the poll, or an optional page fails. It returns an error if ctx has
-// ended, if the next poll must be a first start, or if the list changes too fast to find new records.
+// read reads pages until the rules end the poll, or a page fails that is not required. It returns an error if
+// ctx has ended, if the next poll must be a first start, or if a required page fails.
 func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], error) {
 	p, err := f.newestPage(ctx, isSweep)
 	if err != nil {

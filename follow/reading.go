@@ -103,7 +103,7 @@ type need int
 
 const (
 	notNeeded need = iota
-	optional       // it is requested once; unless it may be skipped, the poll ends without it
+	optional       // it is requested once; if it fails, and may not be skipped, the poll ends
 	retried        // as optional, but it is requested several times
 	required       // it is requested several times, and without it the poll finds no new record
 )

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrHangs is wrapped by the error of [Status.Check] if a request or store does not return, or Run
-// was not called or has returned. Restart the program.
+// ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a request
+// or store does not return, or Run was not called or has returned. Restart the program.
 var ErrHangs = errors.New("msgpush: following a list: no step has ended")
 
 // A Status is the state of a [Follower]. A zero time stands for never.
@@ -32,13 +32,15 @@ type Status struct {
 
 // Check returns an error
 //
-//   - that wraps [ErrHangs] if a request or store has not returned for longer than limit;
+//   - that wraps [ErrHangs] if no step has ended for longer than limit;
 //   - that wraps Err if there has been an error for longer than limit;
 //   - that wraps Err immediately, until the next sweep, if records are missing.
 //
+// Until the first poll has succeeded, LastPoll is zero. Check may return nil then.
+//
 // Send an alert for each error. Restart the program only for ErrHangs: an outage of the service or of the
 // database ends without a restart. The limit should be longer than a call with all its retries, and than a
-// transaction, for example ten minutes. Check returns nil before the first poll, when LastPoll is zero.
+// transaction, for example ten minutes.
 func (s Status) Check(limit time.Duration) error {
 	const layout = time.DateTime + " MST"
 	if time.Since(s.NextStep) > limit {

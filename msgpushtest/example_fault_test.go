@@ -88,15 +88,12 @@ func ExampleBadRecord() {
 
 // The fake server does not know these operations: faults serve them. The specified operations
 // still work.
-func ExampleFault_If_otherOperations() {
+func ExampleFault_For_otherOperations() {
 	type webhook struct {
 		ID   int64  `json:"id"`
 		Name string `json:"name"`
 	}
 	webhooks := []webhook{{1, "alerts"}, {2, "orders"}}
-	at := func(path string) func(msgpushtest.Request) bool {
-		return func(r msgpushtest.Request) bool { return r.Path == path }
-	}
 	create := msgpushtest.Respond(func(w http.ResponseWriter, r *http.Request) {
 		var created webhook
 		_ = json.NewDecoder(r.Body).Decode(&created)
@@ -108,8 +105,8 @@ func ExampleFault_If_otherOperations() {
 	defer srv.Close()
 	srv.SetRecords(msgpushtest.SampleRecords())
 	srv.Inject(
-		create.If(at("/your/path/create")),
-		msgpushtest.Success(list).If(at("/your/path/list")).Always(),
+		create.For("/your/path/create"),
+		msgpushtest.Success(list).For("/your/path/list").Always(),
 	)
 
 	ctx, client := context.Background(), srv.Client()

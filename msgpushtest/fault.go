@@ -24,12 +24,14 @@ type Fault struct {
 }
 
 // For returns a copy of f that applies only to some operations, such as [MPList]; without names, to
-// all. An unknown name panics.
+// all. The name of an operation that the server does not know is its path, such as "/your/path". Another
+// unknown name panics.
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
-		if !slices.Contains(operationNames(), name) {
+		isPath := strings.HasPrefix(name, "/")
+		if !isPath && !slices.Contains(operationNames(), name) {
 			panic(fmt.Sprintf("msgpushtest: Fault.For: %q is not an operation: "+
-				"use a constant such as msgpushtest.MailDetail; the operations are %q", name, operationNames()))
+				"use a path, or a constant such as msgpushtest.MailDetail; the operations are %q", name, operationNames()))
 		}
 	}
 	f.operations = slices.Clone(operations)

@@ -255,7 +255,7 @@ func TestPanicsForValuesThatCannotWork(t *testing.T) {
 		"NewServer: there is no test that FailOnRejection could fail: use New": func() {
 			msgpushtest.NewServer(msgpushtest.FailOnRejection())
 		},
-		`Fault.For: "forwardLogList" is not an operation: use a constant such as msgpushtest.MailDetail; ` +
+		`Fault.For: "forwardLogList" is not an operation: use a path, or a constant such as msgpushtest.MailDetail; ` +
 			fmt.Sprintf("the operations are %q", names): func() { status.For(msgpushtest.MPList, "forwardLogList") },
 		"RejectedKeyCode: 200 is the code of a success": func() { msgpushtest.RejectedKeyCode(200) },
 		"Success: the data cannot be encoded to JSON: json: unsupported value: NaN": func() {

@@ -29,7 +29,7 @@ func Status(status int) Fault {
 }
 
 // Success returns a fault that responds with the envelope of a success, for an operation that the server
-// does not know: choose its requests with [Fault.If]. If data is nil, the envelope has no data member.
+// does not know: choose its path with [Fault.For]. If data is nil, the envelope has no data member.
 // Success panics if data cannot be encoded to JSON.
 func Success(data any) Fault {
 	return static("Success", "application/json", mustEncode("Success", success(data)))

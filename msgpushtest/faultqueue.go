@@ -57,7 +57,8 @@ func (s *Server) nextFault(request Request) (used Fault, badRecords []*queuedFau
 
 // applies reports whether a request meets all conditions of f.
 func (s *Server) applies(f *queuedFault, request Request) bool {
-	if len(f.operations) > 0 && !slices.Contains(f.operations, request.Operation) {
+	isSelected := slices.Contains(f.operations, request.Operation) || slices.Contains(f.operations, request.Path)
+	if len(f.operations) > 0 && !isSelected {
 		return false
 	}
 	s.mu.Lock()

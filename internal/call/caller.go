@@ -56,7 +56,7 @@ type Caller struct {
 
 	retrier     *retryablehttp.Client
 	quota       *quota
-	hasTimedOut atomic.Bool // an attempt has timed out, and closeIdleAfterTimeout did nothing since
+	hasTimedOut atomic.Bool // an attempt has timed out since closeIdleAfterTimeout last closed connections
 	// closedAt is when closeIdleAfterTimeout last closed connections; nil: never. It is a time.Time, whose
 	// monotonic clock does not go back when the clock of the machine is set.
 	closedAt          atomic.Pointer[time.Time]

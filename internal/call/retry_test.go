@@ -209,7 +209,7 @@ func TestDecide(t *testing.T) {
 			failure: rejected,
 			change:  func(c *Caller, _ *state) { c.CanReplaceKey = true },
 			retries: false,
-			remark:  "the key source returned the rejected key again",
+			remark:  "the key source has no other key",
 		},
 		"context ended, permanent": {
 			failure: permanent,

@@ -45,7 +45,7 @@ func (s *state) stopped(err error) *Failure {
 		return nil
 	}
 	if stop == sameKey {
-		s.last.remark("the key source returned the rejected key again")
+		s.last.remark("the key source has no other key")
 		return s.last
 	}
 	return s.failureOf(stop)

@@ -106,7 +106,7 @@ func KnownPath(t reflect.Type, path string) string {
 			break
 		}
 		known = append(known, name)
-		if field == nil {
+		if field == nil { // with the option "string"
 			break
 		}
 		t = field

@@ -10,8 +10,8 @@ package paging
 //
 // Page n holds the records at the offsets from (n-1)·S up to, but not including, n·S, where S is the page
 // size. The list changes between responses, so its records move to other offsets. An offset is covered if the
-// record that is there now has come, or was inserted after its page was read. This assumes that the service
-// keeps the order of the records.
+// record that is there now has come, or was inserted after the page with its offset was read. This assumes that
+// the service keeps the order of the records.
 //
 // # Rules
 //
@@ -24,8 +24,8 @@ package paging
 //     a second pass reads the list with half the page size, until as many came as the list has. What
 //     is missing at its end is an error.
 //   - Limit. A pass ends if, since the last new record, three pages began behind all delivered records.
-//     A page is mostly new if at least half of its records are new. Let p be the number of these pages,
-//     and L be 100 + 2·p. After L other pages, a pass no longer steps back, and the iteration ends with
+//     A page is mostly new if at least half of its records are new. Let p be the number of pages that are
+//     mostly new, and L be 100 + 2·p. After L other pages, a pass no longer steps back, and the iteration ends with
 //     an error: the numbers of the service contradict each other, or the list changes too fast. After
 //     2·L other pages, the pass ends.
 //
@@ -211,8 +211,8 @@ func (cur *cursor) isCredible(p pageInfo) bool {
 	if p.records == 0 || includesPage {
 		return true
 	}
-	// The list ends before this page. It may have become shorter, so that the service responded with records
-	// of an earlier page.
+	// By the total, the list ends before the end of this page. It may have become shorter, so that the service
+	// responded with records of an earlier page.
 	hasOldRecords := p.newRecords+p.withoutID < p.records
 	isEarlierPage := 1 < p.pageNum && p.pageNum < p.number
 	return hasOldRecords || isEarlierPage
