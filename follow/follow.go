@@ -25,10 +25,10 @@
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
 //     by more records than were found, this is reported.
-//   - Failure. Page 1 is requested until it succeeds, and so is a batch stored. Another page that the new
-//     records depend on is requested five times. A page that fails ends the poll: what is surely new is
-//     stored, and the next poll is a sweep. After a quarter of an hour without a complete sweep, pages that fail
-//     are skipped.
+//   - Failure. Page 1 is requested until that succeeds, and a batch is stored until that succeeds. Another
+//     page that the new records depend on is requested five times. A page that fails ends the poll, which
+//     stores the records that are new without it. The next poll is a sweep. After a quarter of an hour
+//     without a complete sweep, pages that fail are skipped.
 //
 // Some details:
 //

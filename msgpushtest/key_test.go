@@ -60,7 +60,7 @@ func rejection(t *testing.T, client *msgpush.Client) *msgpush.APIError {
 	return apiErr
 }
 
-// newClient returns the client of a program, with its own options behind those of the server.
+// newClient returns the client of a program, which puts its own options behind the server's.
 func newClient(t *testing.T, s *msgpushtest.Server, key string, opts ...msgpush.Option) *msgpush.Client {
 	t.Helper()
 	client, err := msgpush.NewClient(s.URL, key, append(s.Options(), opts...)...)
