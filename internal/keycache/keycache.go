@@ -134,23 +134,26 @@ func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch
 	defer c.mu.Unlock()
 	isValid, now := c.isValid(), time.Now()
 	isRejected := isValid && c.key == rejected
-	switch {
-	case c.current != nil:
+	if c.current != nil {
 		isBeingReplaced := isRejected || c.key == c.current.replaced
 		if !isValid || isBeingReplaced {
 			return "", c.current, nil
 		}
-	case c.running == MaxRunning:
-		if !isValid {
-			return "", nil, c.timeoutError(context.DeadlineExceeded)
-		}
+		return c.key, nil, nil
+	}
+	hasTooMany := c.running == MaxRunning
+	isRenewalDue := endsWithin(c.Early, c.expires) && !now.Before(c.renewAfter)
+	switch {
+	case hasTooMany && !isValid:
+		return "", nil, c.timeoutError(context.DeadlineExceeded)
+	case hasTooMany: // the key is used as long as it is valid
 	case !isValid:
 		return "", c.start(ctx, rejected), nil
 	case isRejected && !now.Before(c.replaceAfter):
 		c.replaceAfter = now.Add(c.MinInterval)
 		return "", c.start(ctx, rejected), nil
-	case !isRejected && endsWithin(c.Early, c.expires) && !now.Before(c.renewAfter):
-		c.start(ctx, "")
+	case !isRejected && isRenewalDue:
+		c.start(ctx, "") // the caller does not wait for it
 	}
 	return c.key, nil, nil
 }
