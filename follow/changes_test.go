@@ -168,7 +168,8 @@ func TestDeletionInStepsHidesNoRecord(t *testing.T) {
 	}
 }
 
-func TestTotalThatFallsWithEachResponseIsAnError(t *testing.T) {
+// After a quarter of an hour, the poll goes on: a service may delete old records for hours.
+func TestTotalThatFallsWithEachResponseStopsPollsForAQuarterOfAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		total := int64(1_000_000)
@@ -182,9 +183,13 @@ func TestTotalThatFallsWithEachResponseIsAnError(t *testing.T) {
 		wait(11 * time.Minute)
 		assert.Empty(t, db.records)
 		assert.ErrorContains(t, r.Status().Check(limit), "its total fell at page 2 after each of 6 attempts")
-		s.setEdit(nil)
-		wait(time.Minute)
+		wait(6 * time.Minute)
 		assert.Equal(t, numbers(1001, 1100), db.records)
+		s.prepend(numbers(1101, 1200)...)
+		wait(2 * time.Minute)
+		assert.Equal(t, numbers(1001, 1200), db.records)
+		assert.Error(t, r.Status().Check(limit))
+		s.setEdit(nil)
 		wait(time.Hour) // a sweep may have begun with such a total
 		assert.NoError(t, r.Status().Err)
 	})

@@ -37,7 +37,8 @@
 //     position is stored in a batch without records.
 //   - If no known record is left, that is also reported as missing, unless the latest sweep and this poll read
 //     the whole list. [Status] has such an error until the next sweep.
-//   - If the total falls six times at one page, the poll ends with an error.
+//   - If the total falls six times at one page, the page fails. Once pages that fail are skipped, the poll reads
+//     such a page, and goes on.
 //   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A sweep
 //     that has skipped a page forgets no id, and reports nothing as missing, unless no known record is left.
 //     The next sweep follows after a minute.

@@ -26,6 +26,7 @@ type place[T any] struct {
 	deepest int       // the highest number so far
 	backs   int       // how often the reading went back from there
 	skips   int       // how many pages in a row were skipped just before
+	hasGap  bool      // records were skipped
 }
 
 // newestPage returns the place of the newest record. It returns an error if ctx has ended, if the next poll must
@@ -89,11 +90,17 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 			f.enter(ctx, p, page, number)
 			return nil
 		}
-		number, err = p.back(number, page.Total)
+		before, err := p.back(number, page.Total)
+		if err != nil && f.skipsPages() { // skips the records that may have moved
+			f.enter(ctx, p, page, number)
+			p.hasGap = true
+			return nil
+		}
 		if err != nil {
 			f.pageFailed(ctx, err)
 			return err
 		}
+		number = before
 	}
 }
 
@@ -152,6 +159,7 @@ func (f *Follower[T]) skipsPages() bool {
 func (p *place[T]) skip(number int) {
 	p.number, p.items = number, nil
 	p.skips++
+	p.hasGap = true
 }
 
 // inward is the step to the next page.

@@ -121,6 +121,6 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if r.isCut {
 			return r, nil
 		}
-		r.hasGap = r.hasGap || p.skips > 0
+		r.hasGap = p.hasGap
 	}
 }

@@ -39,7 +39,7 @@ type reading[T any] struct {
 	isSweep    bool  // it goes on until it has the depth of a sweep
 	hasEnd     bool  // it has read the list to its end
 	isCut      bool  // it has ended before, since a page failed or the list changed too fast
-	hasGap     bool  // a page was skipped
+	hasGap     bool  // records were skipped
 
 	seen    map[int64]bool
 	stamps  []stamp   // of all records

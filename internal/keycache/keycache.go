@@ -187,6 +187,7 @@ func (c *Cache) run(ctx context.Context, f *pendingFetch) {
 		}
 		c.store(f, key, expires, err)
 		c.end(f, key, err)
+		c.returned()
 	}()
 	key, expires, err = c.Fetch(ctx)
 	if err == nil {
@@ -207,11 +208,17 @@ func checkKey(key string, expires time.Time) error {
 	return nil
 }
 
-// store counts f as returned, and stores its key, unless there is a newer one.
-func (c *Cache) store(f *pendingFetch, key string, expires time.Time, err error) {
+// returned counts a fetch whose OnError has returned, too: it may block.
+func (c *Cache) returned() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running--
+}
+
+// store stores the key of f, unless there is a newer one.
+func (c *Cache) store(f *pendingFetch, key string, expires time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	isNewest := f.number > c.keyNumber
 	if err == nil && isNewest {
 		c.key, c.keyNumber, c.expires = key, f.number, expires.Round(0)

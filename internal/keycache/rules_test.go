@@ -508,6 +508,23 @@ func TestNumberOfFetchesThatDoNotReturnIsLimited(t *testing.T) {
 	})
 }
 
+func TestFetchWhoseOnErrorBlocksCountsAsRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		v := &fixtures.Vault{}
+		v.Err.Store(&errNoKey)
+		source := newCache(v.Fetch, keycache.Config{OnError: func(error) { <-release }})
+		for range 2 * keycache.MaxRunning {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := source.AccessKey(ctx, "")
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+		}
+		assert.EqualValues(t, keycache.MaxRunning, v.Fetches.Load())
+		close(release)
+	})
+}
+
 func TestLateKeyIsUsedUnlessThereIsANewerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fetch := fetchThatIgnoresItsContext(time.Hour, timeout+time.Second, time.Hour/2, time.Second)
