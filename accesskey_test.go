@@ -233,6 +233,7 @@ func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
 			assert.Len(t, transport.Times, tt.attempts)
 			if tt.err != "" {
 				assert.ErrorContains(t, err, "access key: "+tt.err)
+				assert.ErrorIs(t, err, msgpush.ErrNoAccessKey)
 				err = fixtures.OnlyError[*msgpush.RequestError](t, err).Last
 			}
 			assert.True(t, fixtures.OnlyError[*msgpush.APIError](t, err).KeyRejected)

@@ -319,6 +319,7 @@ func ExampleCall_failedWrite() {
 	})
 	requestErr, isRequestErr := errors.AsType[*msgpush.RequestError](err)
 	apiErr, isAPIErr := errors.AsType[*msgpush.APIError](err)
+	_, isDecodeErr := errors.AsType[*msgpush.DecodeError](err)
 	switch {
 	case err == nil:
 		fmt.Println("created")
@@ -326,8 +327,10 @@ func ExampleCall_failedWrite() {
 		fmt.Println("not created: it was not sent")
 	case isAPIErr && (apiErr.KeyRejected || apiErr.HTTPStatus/100 == 4):
 		fmt.Println("not created: it was rejected")
-	default:
+	case isRequestErr || isAPIErr || isDecodeErr:
 		fmt.Println("perhaps created")
+	default:
+		fmt.Println("not created: the arguments are invalid")
 	}
 	// Output: perhaps created
 }

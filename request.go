@@ -40,8 +40,8 @@ type Request struct {
 	Body any
 	// Idempotent states that sending the request twice has the same effect as sending it once, so that the
 	// call may be retried according to the [RetryPolicy]. Otherwise, it is retried only if dialing the
-	// service or a proxy failed, so that the request was not sent. There is one rare exception: net/http sent the
-	// request on a reused connection of HTTP/2, or as a GET, which was closed, and then failed to dial another
+	// service or a proxy failed, so that the request was not sent. There is a rare exception: net/http itself may
+	// send a GET, or a request by HTTP/2, on a reused connection that is being closed, and then fail to dial another
 	// one. Any request whose key was rejected is sent once more if the source has another key.
 	Idempotent bool
 }

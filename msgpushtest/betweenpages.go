@@ -16,7 +16,8 @@ type betweenPages struct {
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,
 // or none if f is nil. f is called, as by [Server.Update], before each response with a page, except
-// before the first one of each list. The test of [New] fails if f is never called, unless a nil
+// before the first page of each list that is requested after this call. To iterate over a list again,
+// call UpdateBetweenPages again. The test of [New] fails if f is never called, unless a nil
 // replaces it. The test also fails, and the response is aborted, if f leaves records that are not
 // valid.
 func (s *Server) UpdateBetweenPages(f func(*Records)) {

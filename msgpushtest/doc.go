@@ -27,8 +27,7 @@
 // channel from outside bubble".
 //
 // The clock of a bubble starts on 2000-01-01. A follower of package follow ignores creation times that
-// are more than two days ahead of it. Before such a test follows [SampleRecords], it sleeps until
-// 2026-11-06, in virtual time.
+// are more than two days ahead of it, and then takes a list as newest first, as [SampleRecords] are.
 //
 // # Choices of the fake server
 //

@@ -1,8 +1,10 @@
 package call
 
 import (
+	"errors"
 	"time"
 
+	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
 )
 
@@ -55,6 +57,9 @@ func (c *Caller) waitForSlot(s *state) error {
 	return nil
 }
 
+// ErrNoAccessKey is msgpush.ErrNoAccessKey.
+var ErrNoAccessKey = errors.New("msgpush: no access key")
+
 // nextKey sets the key of the next attempt to the key of the source. It returns sameKey if the
 // source returns the rejected key again.
 func (c *Caller) nextKey(s *state) error {
@@ -67,6 +72,9 @@ func (c *Caller) nextKey(s *state) error {
 		err = httpspec.CheckKey("the key", key)
 	}
 	s.keys.Add(key) // also after an error, whose text may contain it
+	if err != nil {
+		err = errs.Hide(err.Error(), errors.Join(ErrNoAccessKey, err), nil)
+	}
 	if err != nil || s.endErr() != nil {
 		return &stopError{"access key: ", err}
 	}

@@ -95,7 +95,8 @@ func TestAuthorizeStopsTheCall(t *testing.T) {
 			var stop *stopError
 			require.ErrorAs(t, err, &stop)
 			assert.Equal(t, step, stop.step)
-			assert.Equal(t, cause, stop.err)
+			assert.ErrorIs(t, stop.err, cause)
+			assert.Equal(t, name == "error of the source", errors.Is(stop.err, ErrNoAccessKey))
 			assert.NotContains(t, fmt.Sprint(err), "sealed", "the text is not redacted")
 		})
 	}

@@ -303,7 +303,7 @@ func TestFailingSourceEndsCallAfterRejection(t *testing.T) {
 	require.NotNil(t, end)
 	assert.Equal(t, NoResponse, end.Kind)
 	assert.Equal(t, "access key: ", end.Step)
-	assert.Equal(t, errVault, end.Cause)
+	assert.ErrorIs(t, end.Cause, errVault)
 	assert.Same(t, f, end.Previous)
 }
 
