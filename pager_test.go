@@ -1001,7 +1001,6 @@ func TestMemoryPerRecordIsLimited(t *testing.T) {
 	}
 }
 
-// static returns a Fetch of a list that does not change.
 func static(ids []int64) fixtures.Fetch {
 	return func(ctx context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
 		return fixtures.PageOf(ids, r), ctx.Err()

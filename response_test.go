@@ -446,7 +446,6 @@ func TestDecoderInputIsNotReused(t *testing.T) {
 	}
 }
 
-// A call returns nothing that shares memory with a pooled buffer.
 func TestResultsShareNoPooledMemory(t *testing.T) {
 	status, body := 0, ""
 	client := fixtures.NewClient(t,

@@ -304,8 +304,6 @@ func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 
 func panickingFetch() (string, time.Time, error) { panic("fetch panicked") }
 
-// The other replicas wait for a fetch for at most two seconds. Then another one fetches, which
-// takes two seconds, too.
 func TestOnErrorGetsTheFailureOfEachFetchOnce(t *testing.T) {
 	fails := func() (string, time.Time, error) {
 		return "secret-key", time.Time{}, errors.New("activation of secret-key failed")

@@ -19,8 +19,9 @@
 //     no known one is left, a record is new if it was created after all of them.
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.
-//   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record. If the total
-//     falls between two pages, it goes back by so many records, since they may have moved.
+//   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window known
+//     records were seen. If the total falls between two pages, it goes back by so many records, since they may
+//     have moved.
 //   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew

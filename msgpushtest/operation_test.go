@@ -37,6 +37,9 @@ func TestEveryOperationIsServed(t *testing.T) {
 func TestServesRecords(t *testing.T) {
 	client := newServer(t).Client()
 	for _, call := range testcalls.WithData() {
+		if !call.IsIdempotent() {
+			continue // it may create the record that it returns
+		}
 		data, err := call.Do(ctx, client)
 		require.NoError(t, err, call.Operation)
 		if call.List != nil {

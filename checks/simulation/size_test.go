@@ -27,7 +27,7 @@ type account struct {
 	pageSize    int
 	inserted    func(since time.Duration) int64 // how many records have been inserted since the start; nil: none
 	isDown      func(since time.Duration) bool
-	failures    int                      // one of so many requests fails; 0: none
+	failures    int                      // 100: one of 100 requests fails; 0: none
 	id          func(number int64) int64 // nil: the number
 	textSize    int                      // bytes of text in each record
 

@@ -39,7 +39,7 @@ type Config struct {
 	Report           func(context.Context, Outcome) // called after each attempt; nil: not called
 }
 
-// A RetryPolicy is a msgpush.RetryPolicy with its defaults, except that of Quota.
+// A RetryPolicy is a msgpush.RetryPolicy. Its fields are set, except that a Quota of 0 means the default.
 type RetryPolicy struct {
 	MaxAttempts int
 	MinWait     time.Duration

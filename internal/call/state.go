@@ -23,7 +23,7 @@ type state struct {
 	wasSent     bool          // one of them may have sent the request
 	key         string        // of the next or current attempt
 	rejectedKey string        // the key that the source had to replace; empty: none
-	last        *Failure      // of the latest attempt, unless it only says that the context has ended
+	last        *Failure      // of the latest attempt that did not fail because the context had ended
 	wait        time.Duration // before the next attempt
 	retryAt     time.Time     // when it ends
 	final       *Failure      // of the call; nil: it succeeds, or it has not ended

@@ -218,7 +218,6 @@ func (cur *cursor) isCredible(p pageInfo) bool {
 	return hasOldRecords || isEarlierPage
 }
 
-// offset returns the offset at which a page begins.
 func (cur *cursor) offset(p pageInfo) int64 { return (p.number - 1) * cur.size }
 
 // count counts a page and its records. A page that begins before came.end may repeat records.
