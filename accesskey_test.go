@@ -241,7 +241,7 @@ func TestCallFailsIfNoKeyIsAccepted(t *testing.T) {
 	}
 }
 
-func TestErrorSaysThatSourceReturnedRejectedKeyAgain(t *testing.T) {
+func TestErrorSaysThatSourceHasNoOtherKey(t *testing.T) {
 	tests := []struct {
 		name  string
 		keys  []string // returned by the source; the last key repeats

@@ -23,8 +23,9 @@ var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 type Pager[T any] struct {
 	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together
 	// with an error, iteration uses the page, goes on, and yields the error at the end: records may be
-	// left out of the page. So a Fetch that uses [Call] should return both results. A page without
-	// numbers and records is ignored if it comes with an error.
+	// left out of the page. So a Fetch that uses [Call] should return both results, and another error that
+	// comes with a page should wrap [ErrOmitted]. A page without numbers and records is ignored if it comes
+	// with an error.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
 	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list
 	// changes, records may be missed or repeated.
@@ -55,8 +56,8 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 // An error is yielded once, as the last element, with a zero record:
 //
 //   - [ErrInconsistentList] means that all pages were read, but records are missing, or may be.
-//   - [ErrOmitted] without it means that all records were delivered, except for those that cannot be decoded:
-//     [Pager.Pages] has them in [Page.Omitted].
+//   - [ErrOmitted] without it means that all records were delivered, except for those that cannot be decoded,
+//     which [Pager.Pages] has in [Page.Omitted], or whose id is 0.
 //   - Any other error means that a page stopped the iteration. It wraps the error of Fetch, or the error of the
 //     context and its cause.
 //
@@ -168,6 +169,7 @@ func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 		OmittedID:       func(r OmittedRecord) int64 { return r.ID },
 		IsErrorResponse: isErrorResponse,
 		IsNoSuchPage:    isNoSuchPage,
+		LeftOut:         ErrOmitted,
 	}
 }
 

@@ -504,7 +504,8 @@ func TestSeveralRecordsWithoutAnIDAreReported(t *testing.T) {
 			}
 			got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 3, 0).All(t.Context()))
 			assert.Equal(t, []int64{1, 0}, got)
-			assert.ErrorContains(t, err, "msgpush: page 1: 2 records have the id 0, and at most one of them is delivered")
+			assert.ErrorContains(t, err, "msgpush: page 1: records left out: 2 records have the id 0, and at most one of them")
+			assert.ErrorIs(t, err, msgpush.ErrOmitted)
 		})
 	}
 }

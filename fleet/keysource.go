@@ -57,7 +57,8 @@ const (
 // NewKeySource does not wait for the store, and no key is fetched before the first call of
 // AccessKey.
 func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) {
-	store, err := newStore(rdb, "key", cfg.Name, readScript, 0, "", 0)
+	const generation, claimer, minInterval = 0, "", 0 // readScript does not use them
+	store, err := newStore(rdb, "key", cfg.Name, readScript, generation, claimer, minInterval)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,8 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	store, err := newStore(rdb, "rate", cfg.Name, takeScript, cfg.takeArguments(0)...)
+	test := cfg.takeArguments(0) // for no call
+	store, err := newStore(rdb, "rate", cfg.Name, takeScript, test...)
 	if err != nil {
 		return nil, err
 	}

@@ -349,10 +349,7 @@ func TestSupportedLatency(t *testing.T) {
 
 func TestPermissionsOfTheREADMESuffice(t *testing.T) {
 	rdb := startRedis(t)
-	createUser(t, rdb)
-	client := redis.NewClient(
-		&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
-	defer client.Close()
+	client := connectAsUser(t, rdb)
 	useStore(t, client)
 	assert.Empty(t, rdb.Do(t.Context(), "ACL", "LOG").Val(), "commands that were denied")
 	require.ErrorContains(t, client.HMGet(t.Context(), "msgpush:1:key:{other}", "key").Err(), "NOPERM")
@@ -361,14 +358,11 @@ func TestPermissionsOfTheREADMESuffice(t *testing.T) {
 // Without announcements, a replica uses a replaced key until it is rejected.
 func TestPingTestsTheSubscription(t *testing.T) {
 	rdb := startRedis(t)
-	createUser(t, rdb)
+	client := connectAsUser(t, rdb)
 	setUser := func(rule string) {
 		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "msgpush", rule).Err())
 	}
 	setUser("resetchannels")
-	client := redis.NewClient(
-		&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
-	defer client.Close()
 	var fetches atomic.Int64
 	source := newNumberedSource(t, client, &fetches)
 	err := source.Ping(t.Context())
@@ -407,10 +401,7 @@ func TestPingOfALimiterChangesNoSlot(t *testing.T) {
 
 func TestPingTestsThePermissions(t *testing.T) {
 	rdb := startRedis(t)
-	createUser(t, rdb)
-	client := redis.NewClient(
-		&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
-	defer client.Close()
+	client := connectAsUser(t, rdb)
 	limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 	require.NoError(t, err)
 	source := newSource(t, client, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
@@ -420,6 +411,16 @@ func TestPingTestsThePermissions(t *testing.T) {
 		err := ping(t.Context())
 		assert.ErrorIs(t, err, fleet.ErrStoreUnavailable, command)
 	}
+}
+
+// connectAsUser creates the user of the README, and returns a client that has its permissions.
+func connectAsUser(t *testing.T, rdb *redisServer) *redis.Client {
+	t.Helper()
+	createUser(t, rdb)
+	client := redis.NewClient(
+		&redis.Options{Addr: rdb.addr, ContextTimeoutEnabled: true, Username: "msgpush", Password: "password"})
+	t.Cleanup(func() { client.Close() })
+	return client
 }
 
 // createUser creates the user of the README.

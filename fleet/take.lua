@@ -11,15 +11,6 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 local value = redis.call('GET', KEYS[1]) or ''
-
--- A probe has no call. It writes the value back, since its own Burst may be smaller than that of others.
-if #ARGV == 3 then
-	local expiry = math.max(redis.call('PTTL', KEYS[1]), 1000)
-	redis.call('PEXPIRE', KEYS[1], expiry)
-	redis.call('SET', KEYS[1], value, 'PX', expiry)
-	return {}
-end
-
 local free, last = string.match(value, '^(%S+) (%S+)$')
 free, last = tonumber(free or 0), tonumber(last or now)
 
@@ -40,6 +31,9 @@ for i = 4, #ARGV do
 	if wait <= longest then free = free + interval end -- a slot that is too late for a call stays free
 end
 
+-- A probe has no call, and changes no slot: its Burst may be smaller than that of others.
+if #waits > 0 then value = string.format('%.3f %.0f', free, now) end
+
 -- The value may be deleted when a burst has become free again. The expiry is never shortened: the
 -- other replicas may have a larger burst or interval, so their burst becomes free later.
 local burstIsFree = (free - now + burst * interval) / 1000 + 1000
@@ -48,5 +42,5 @@ local expiry = string.format('%.0f', math.max(burstIsFree, redis.call('PTTL', KE
 -- Redis accepts all writes of a script, even if its memory is full, if the first one needs no
 -- memory, as PEXPIRE does.
 redis.call('PEXPIRE', KEYS[1], expiry)
-redis.call('SET', KEYS[1], string.format('%.3f %.0f', free, now), 'PX', expiry)
+redis.call('SET', KEYS[1], value, 'PX', expiry)
 return waits

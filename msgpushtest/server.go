@@ -182,9 +182,9 @@ func (s *Server) Options() []msgpush.Option {
 	}
 }
 
-// Client returns a new client of the server. It has the options of [Server.Options], and recognizes a
-// rejected key; opts override that. Its access key is the one that the server accepts when Client is called, even after
-// ReplaceKey has replaced it. Client panics if an option is invalid.
+// Client returns a new client of the server. It has the options of [Server.Options], and recognizes the
+// code of a rejected key; opts override both. Its access key is the one that the server accepts when
+// Client is called, even after ReplaceKey has replaced it. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 	opts = append(append(s.Options(), msgpush.WithRejectedKeyCodes(s.rejectedKeyCode)), opts...)
 	client, err := msgpush.NewClient(s.URL, s.AccessKey(), opts...)

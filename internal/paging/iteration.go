@@ -189,8 +189,8 @@ func (it *Iteration[T, O]) checkZeroIDs(list []T) {
 		}
 	}
 	if zeros > 1 {
-		const format = "%d records have the id 0, and at most one of them is delivered: a Pager without ID delivers all"
-		it.addProblem(it.nextPage, fmt.Errorf(format, zeros))
+		const format = "%w: %d records have the id 0, and at most one of them is delivered: a Pager without ID delivers all"
+		it.addProblem(it.nextPage, fmt.Errorf(format, it.source.LeftOut, zeros))
 	}
 }
 

@@ -48,6 +48,8 @@ type Source[T, O any] struct {
 	// by the total, or a page behind it, such an error stands for an empty page: the last page may just have
 	// vanished. If records are missing, it is part of the error of the iteration.
 	IsNoSuchPage func(error) bool
+	// LeftOut is wrapped by the error about records that are not delivered since their id is 0.
+	LeftOut error
 }
 
 // Page calls Fetch, and makes sure that there is a page or an error. A page without numbers and records that
