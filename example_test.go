@@ -335,6 +335,22 @@ func ExampleCall_failedWrite() {
 	// Output: perhaps created
 }
 
+// Count calls by operation and outcome; docs/observability.md has metrics of Prometheus.
+func ExampleOutcome() {
+	service := msgpushtest.NewServer()
+	defer service.Close()
+	service.Inject(msgpushtest.Status(403).For(msgpushtest.MPList))
+	client := service.Client(msgpush.WithCallObserver(func(_ context.Context, r msgpush.CallResult) {
+		fmt.Printf("calls{operation=%q,outcome=%q} +1\n", r.Operation, msgpush.Outcome(r.Err))
+	}))
+	for range 2 {
+		_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
+	}
+	// Output:
+	// calls{operation="MPList",outcome="http_4xx"} +1
+	// calls{operation="MPList",outcome="success"} +1
+}
+
 func ExampleOperations() {
 	for _, op := range msgpush.Operations() {
 		if op.Specified() {
@@ -606,27 +622,6 @@ func ExampleWithLogger() {
 	client := service.Client(msgpush.WithLogger(logger))
 	_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
 	// Output: level=DEBUG msg="msgpush: attempt" operation=MPList method=POST path=/api/open/mp/list attempt=1 status=200 bytes=93 code=200
-}
-
-// Count the attempts by operation and HTTP status.
-func ExampleWithObserver_metrics() {
-	srv := msgpushtest.NewServer()
-	defer srv.Close()
-	srv.Inject(msgpushtest.Status(503).For(msgpushtest.MPList))
-	var attempts, retries atomic.Int64
-	client := srv.Client(msgpush.WithObserver(func(_ context.Context, a msgpush.Attempt) {
-		attempts.Add(1)
-		if a.Number > 1 {
-			retries.Add(1)
-		}
-		fmt.Printf("attempts{operation=%q,status=\"%d\"} +1\n", a.Operation, a.HTTPStatus)
-	}))
-	_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
-	fmt.Println(attempts.Load(), retries.Load())
-	// Output:
-	// attempts{operation="MPList",status="503"} +1
-	// attempts{operation="MPList",status="200"} +1
-	// 2 1
 }
 
 // Read the header of a success: the context holds the place for it.

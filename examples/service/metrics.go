@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"math"
 	"time"
 
@@ -35,12 +34,12 @@ func newMetrics() *metrics {
 		registry: registry,
 		calls: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "msgpush_calls_total",
-			Help: "Calls of the message push service, by operation and result. A call may make several requests, or none.",
-		}, []string{"operation", "result"}),
+			Help: "Calls of the message push service, by operation and outcome. A call may make several requests, or none.",
+		}, []string{"operation", "outcome"}),
 		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "msgpush_requests_total",
-			Help: "Requests to the message push service, by operation and result.",
-		}, []string{"operation", "result"}),
+			Help: "Requests to the message push service, by operation and outcome.",
+		}, []string{"operation", "outcome"}),
 		durations: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "msgpush_request_duration_seconds",
 			Help: "Duration of requests to the message push service, by operation.",
@@ -54,33 +53,13 @@ func newMetrics() *metrics {
 
 // observeAttempt is the observer of the client. Each attempt of a call is a request.
 func (m *metrics) observeAttempt(_ context.Context, a msgpush.Attempt) {
-	m.requests.WithLabelValues(a.Operation, result(a.Err)).Inc()
+	m.requests.WithLabelValues(a.Operation, msgpush.Outcome(a.Err)).Inc()
 	m.durations.WithLabelValues(a.Operation).Observe(a.Duration.Seconds())
 }
 
 // observeCall is the observer of the calls of the client.
 func (m *metrics) observeCall(_ context.Context, r msgpush.CallResult) {
-	outcome := result(r.Err)
-	if r.Attempts == 0 { // such as after an error of the key file
-		outcome = "no_request"
-	}
-	m.calls.WithLabelValues(r.Operation, outcome).Inc()
-}
-
-func result(err error) string {
-	if err == nil {
-		return "success"
-	}
-	if _, ok := errors.AsType[*msgpush.APIError](err); ok {
-		return "error_response"
-	}
-	if errors.Is(err, msgpush.ErrOmitted) {
-		return "records_left_out"
-	}
-	if _, ok := errors.AsType[*msgpush.DecodeError](err); ok {
-		return "invalid_response"
-	}
-	return "no_response"
+	m.calls.WithLabelValues(r.Operation, msgpush.Outcome(r.Err)).Inc()
 }
 
 // observeState adds the metrics that are computed when they are read.

@@ -50,14 +50,15 @@ func TestMetrics(t *testing.T) {
 	m.observeState(status, s)
 	got := scrape(t, m)
 	for _, line := range []string{
-		`msgpush_calls_total{operation="ForwardLogList",result="success"} 1`,
-		`msgpush_calls_total{operation="ForwardLogList",result="error_response"} 1`,
-		`msgpush_calls_total{operation="ForwardLogList",result="invalid_response"} 1`,
-		`msgpush_calls_total{operation="ForwardLogList",result="no_request"} 1`,
-		`msgpush_requests_total{operation="ForwardLogList",result="success"} 1`,
-		`msgpush_requests_total{operation="ForwardLogList",result="error_response"} 2`,
-		`msgpush_requests_total{operation="ForwardLogList",result="invalid_response"} 1`,
-		`msgpush_requests_total{operation="ForwardLogList",result="no_response"} 1`,
+		`msgpush_calls_total{operation="ForwardLogList",outcome="success"} 1`,
+		`msgpush_calls_total{operation="ForwardLogList",outcome="error_code"} 1`,
+		`msgpush_calls_total{operation="ForwardLogList",outcome="invalid_response"} 1`,
+		`msgpush_calls_total{operation="ForwardLogList",outcome="no_access_key"} 1`,
+		`msgpush_requests_total{operation="ForwardLogList",outcome="success"} 1`,
+		`msgpush_requests_total{operation="ForwardLogList",outcome="error_code"} 1`,
+		`msgpush_requests_total{operation="ForwardLogList",outcome="http_5xx"} 1`,
+		`msgpush_requests_total{operation="ForwardLogList",outcome="invalid_response"} 1`,
+		`msgpush_requests_total{operation="ForwardLogList",outcome="no_response"} 1`,
 		`msgpush_request_duration_seconds_count{operation="ForwardLogList"} 5`,
 		`service_new_records_total 3`,
 		`service_omitted_records_total 4`,

@@ -1,0 +1,59 @@
+package msgpush
+
+import (
+	"context"
+	"errors"
+)
+
+// Outcome returns the kind of an error of this package as a label for metrics. No response can add a kind.
+//
+//   - "success": there is no error
+//   - "key_rejected", "error_code", "http_4xx", "http_5xx", "http_other": an [*APIError] with KeyRejected,
+//     with an HTTP status of 2xx, or with another status
+//   - "records_left_out": [ErrOmitted], so that all other data came
+//   - "invalid_response": any other [*DecodeError]
+//   - "no_access_key": [ErrNoAccessKey]
+//   - "canceled", "timeout": a context was canceled, or a timeout or deadline has passed
+//   - "no_response": any other [*RequestError]
+//   - "inconsistent_list": [ErrInconsistentList]
+//   - "other": any other error, such as that of an invalid argument
+func Outcome(err error) string {
+	apiErr, isErrorResponse := errors.AsType[*APIError](err)
+	_, isDecodeError := errors.AsType[*DecodeError](err)
+	_, isRequestError := errors.AsType[*RequestError](err)
+	switch {
+	case err == nil:
+		return "success"
+	case errors.Is(err, ErrInconsistentList):
+		return "inconsistent_list"
+	case errors.Is(err, ErrOmitted):
+		return "records_left_out"
+	case isErrorResponse:
+		return outcomeOfResponse(apiErr)
+	case isDecodeError:
+		return "invalid_response"
+	case errors.Is(err, ErrNoAccessKey):
+		return "no_access_key"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case isRequestError:
+		return "no_response"
+	}
+	return "other"
+}
+
+func outcomeOfResponse(e *APIError) string {
+	switch {
+	case e.KeyRejected:
+		return "key_rejected"
+	case e.HTTPStatus/100 == 2:
+		return "error_code"
+	case e.HTTPStatus/100 == 4:
+		return "http_4xx"
+	case e.HTTPStatus/100 == 5:
+		return "http_5xx"
+	}
+	return "http_other"
+}

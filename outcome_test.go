@@ -1,0 +1,67 @@
+package msgpush_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/tests/fixtures"
+)
+
+func TestOutcomeNamesWhatCameBack(t *testing.T) {
+	const page, pageWithBadRecord = `{"total":0}`, `{"total":2,"list":[{"id":1},7]}`
+	tests := map[string]struct {
+		transport http.RoundTripper
+		want      string
+	}{
+		"a page":                  {fixtures.Respond(200, fixtures.SuccessOf(page)), "success"},
+		"a page without a record": {fixtures.Respond(200, fixtures.SuccessOf(pageWithBadRecord)), "records_left_out"},
+		"a rejected key":          {fixtures.Respond(401, ""), "key_rejected"},
+		"an error code":           {fixtures.Respond(200, `{"code":5}`), "error_code"},
+		"a redirect":              {fixtures.Respond(302, ""), "http_other"},
+		"HTTP 404":                {fixtures.Respond(404, `{"code":404}`), "http_4xx"},
+		"HTTP 503":                {fixtures.Respond(503, ""), "http_5xx"},
+		"a login page":            {fixtures.Respond(200, "<html>"), "invalid_response"},
+		"a reset connection":      {fixtures.Fail(io.ErrUnexpectedEOF), "no_response"},
+		"nothing in time":         {fixtures.Fail(context.DeadlineExceeded), "timeout"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := fixtures.NewClient(t, tt.transport).ForwardRuleList(t.Context(), msgpush.PageRequest{})
+			assert.Equal(t, tt.want, msgpush.Outcome(err), "%v", err)
+		})
+	}
+}
+
+func TestOutcomeNamesWhatEndedACall(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	tests := map[string]struct {
+		ctx    context.Context
+		source msgpush.AccessKeySource
+		mailID string
+		want   string
+	}{
+		"no key":            {t.Context(), fixtures.SourceOf("", errors.New("down")), "1", "no_access_key"},
+		"a canceled call":   {canceled, fixtures.FixedSource, "1", "canceled"},
+		"an empty argument": {t.Context(), fixtures.FixedSource, "", "other"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			client := fixtures.NewClientWithKey(t, "", fixtures.Status(503), msgpush.WithAccessKeySource(tt.source))
+			_, err := client.MailDetail(tt.ctx, tt.mailID)
+			assert.Equal(t, tt.want, msgpush.Outcome(err), "%v", err)
+		})
+	}
+}
+
+func TestOutcomeOfIncompleteListIsNotThatOfItsRecords(t *testing.T) {
+	err := errors.Join(msgpush.ErrOmitted, fmt.Errorf("%w: 8 of 10 records came", msgpush.ErrInconsistentList))
+	assert.Equal(t, "inconsistent_list", msgpush.Outcome(err))
+}
