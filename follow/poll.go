@@ -81,8 +81,8 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	return f.position.keep(stamps, r.isSweep)
 }
 
-// read reads pages until the rules end the poll, or a page fails that is not required. It returns an error if
-// ctx has ended, if the next poll must be a first start, or if a required page fails.
+// read reads pages until the rules end the poll, or a page fails. It returns an error if ctx has ended, if the
+// next poll must be a first start, or if a page fails above all known records.
 func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], error) {
 	p, err := f.newestPage(ctx, isSweep)
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
-		if err != nil && n == required {
+		if err != nil && r.isAboveKnown() {
 			return nil, err
 		}
 		r.isCut = err != nil || r.mayBeAbove(p.total)

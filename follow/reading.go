@@ -103,9 +103,8 @@ type need int
 
 const (
 	notNeeded need = iota
-	optional       // it is requested once; if it fails, and may not be skipped, the poll ends
-	retried        // as optional, but it is requested several times
-	required       // it is requested several times, and without it the poll finds no new record
+	optional       // it is requested once
+	required       // it is requested several times
 )
 
 // endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If none
@@ -129,10 +128,8 @@ func (r *reading[T]) needOfNextPage(hasUnknown bool) need {
 		return optional
 	case r.areKnownDeleted():
 		return notNeeded
-	case r.isAboveKnown():
+	case r.isAboveKnown(), r.mayHaveNew():
 		return required
-	case r.mayHaveNew():
-		return retried
 	}
 	mayHaveLate := hasUnknown && r.known < r.window
 	if (mayHaveLate || r.isSweep) && !r.hasDepth() {
@@ -148,7 +145,8 @@ func (r *reading[T]) areKnownDeleted() bool {
 	return r.old >= maxOld && !hasGrown
 }
 
-// isAboveKnown reports whether the records that the latest sweep has seen stand below.
+// isAboveKnown reports whether the records that the latest sweep has seen stand below. Without one of them, no
+// record is new.
 func (r *reading[T]) isAboveKnown() bool {
 	hadRecords := len(r.position.known) > 0 || r.position.Whole
 	return r.known == 0 && hadRecords

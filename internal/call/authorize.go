@@ -60,8 +60,8 @@ func (c *Caller) waitForSlot(s *state) error {
 // ErrNoAccessKey is msgpush.ErrNoAccessKey.
 var ErrNoAccessKey = errors.New("msgpush: no access key")
 
-// nextKey sets the key of the next attempt to the key of the source. It returns sameKey if the
-// source returns the rejected key again.
+// nextKey sets the key of the next attempt to the key of the source. It returns errSameKey if
+// the source returns the rejected key again.
 func (c *Caller) nextKey(s *state) error {
 	if s.endErr() != nil {
 		return contextEnded
@@ -79,7 +79,7 @@ func (c *Caller) nextKey(s *state) error {
 		return &stopError{"access key: ", err}
 	}
 	if key == s.rejectedKey {
-		return sameKey
+		return errSameKey
 	}
 	s.key = key
 	return nil

@@ -105,7 +105,7 @@ func TestAuthorizeStopsTheCall(t *testing.T) {
 func TestSourceThatReturnsTheRejectedKeyAgainStopsTheCall(t *testing.T) {
 	c, s, _ := newStep(t)
 	s.rejectedKey = "first-key"
-	assert.Same(t, sameKey, c.authorize(s))
+	assert.Same(t, errSameKey, c.authorize(s))
 }
 
 func TestKeyOfFailingSourceIsRedacted(t *testing.T) {

@@ -30,25 +30,23 @@ type stopError struct {
 
 func (e *stopError) Error() string { return e.step + "the call was stopped" }
 
-var (
-	// contextEnded ends a call whose context has ended.
-	contextEnded = &stopError{}
-	// sameKey ends a call whose source returns the rejected key again. The call returns the failure of its
-	// latest attempt, which says more.
-	sameKey = &stopError{}
-)
+// contextEnded ends a call whose context has ended.
+var contextEnded = &stopError{}
+
+// errSameKey ends a call whose source returns the rejected key again. The call returns the failure of its
+// latest attempt, which says more.
+var errSameKey = errors.New("the key source has no other key")
 
 // stopped returns the final failure of a call that err ends before an attempt, or nil if err does not.
 func (s *state) stopped(err error) *Failure {
-	stop, isStop := errors.AsType[*stopError](err)
-	if !isStop {
-		return nil
-	}
-	if stop == sameKey {
-		s.last.remark("the key source has no other key")
+	if errors.Is(err, errSameKey) {
+		s.last.remark(errSameKey.Error())
 		return s.last
 	}
-	return s.failureOf(stop)
+	if stop, ok := errors.AsType[*stopError](err); ok {
+		return s.failureOf(stop)
+	}
+	return nil
 }
 
 // interrupted returns the final failure of a call whose context ended during an attempt with the
