@@ -129,6 +129,7 @@ type Follower[T any] struct {
 	pager   msgpush.Pager[T]
 	options Options
 	random  func(time.Duration) time.Duration // a duration below another one
+	maxHeld int                               // of a reading
 
 	hasRun atomic.Bool // Run was called
 	mu     sync.Mutex
@@ -179,6 +180,7 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		pager:     pager,
 		options:   o,
 		random:    rand.N[time.Duration],
+		maxHeld:   maxHeld,
 		position:  position,
 		numbers:   listNumbers{maxTotal: position.Total},
 		reported:  map[[sha256.Size]byte]bool{},

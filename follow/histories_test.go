@@ -50,6 +50,7 @@ type history struct {
 	retention  time.Duration // 0: records are kept
 	lag        time.Duration // of the server that is behind
 	outage     time.Duration // longest time between two followers
+	maxHeld    int           // new records that a poll holds; 0: the default
 	started    time.Time     // when the first batch was stored
 
 	latest, behind view // of the two servers
@@ -90,6 +91,9 @@ func newHistory(seed uint64) *history {
 	h.outage = 30 * time.Minute
 	if h.retention == 0 && random.IntN(4) == 0 {
 		h.outage = 4 * time.Hour
+	}
+	if random.IntN(2) == 0 {
+		h.maxHeld = 1 + random.IntN(50)
 	}
 	h.fill()
 	return h
@@ -247,6 +251,9 @@ func (h *history) follow(t *testing.T) map[int64]int {
 		}
 		f, err := follow.New(pager, follow.Options{Position: position, Window: window, OnError: func(error) {}})
 		require.NoError(t, err)
+		if h.maxHeld > 0 {
+			f.SetMaxHeld(h.maxHeld)
+		}
 		f.SetRandom(func(d time.Duration) time.Duration { return time.Duration(h.random.Int64N(int64(d))) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+h.random.IntN(10_000))*time.Second)
 		err = f.Run(ctx, func(_ context.Context, b follow.Batch[entry]) error {

@@ -20,8 +20,11 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return err
 	}
 	newItems := r.newItems()
+	leavesNewer := r.hasDropped && len(newItems) > 0
 	switch {
-	case !r.endsSweep():
+	case leavesNewer && r.isNoneLeft():
+		f.note(ctx, recordsMissing, r.missing(len(newItems)))
+	case leavesNewer, !r.endsSweep():
 	case r.mayLackKnown():
 		f.sweepAt = begun.Add(min(time.Minute, f.options.SweepInterval)) // the page may have failed for a moment
 	default:
@@ -91,6 +94,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 	r := &reading[T]{
 		position:   &f.position,
 		window:     f.options.Window,
+		maxHeld:    f.maxHeld,
 		firstTotal: p.page.Total,
 		isSweep:    isSweep,
 		seen:       map[int64]bool{},

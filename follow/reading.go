@@ -15,6 +15,10 @@ const maxOld = 5_000
 // below them is not searched for: an import of old records has seldom more.
 const maxUndecided = 5_000
 
+// maxHeld is the number of new records that a poll holds at least before it drops newer ones. After an outage of
+// a month, there may be more than fit into memory.
+const maxHeld = 100_000
+
 // A stamp is the part of a record that a position keeps.
 type stamp struct {
 	id      int64
@@ -35,11 +39,13 @@ type item[T any] struct {
 type reading[T any] struct {
 	position   *position
 	window     int
+	maxHeld    int
 	firstTotal int64 // by the first response
 	isSweep    bool  // it goes on until it has the depth of a sweep
 	hasEnd     bool  // it has read the list to its end
 	isCut      bool  // it has ended before, since a page failed or the list changed too fast
 	hasGap     bool  // records were skipped
+	hasDropped bool  // the newest records were dropped: a later poll finds them again
 
 	seen    map[int64]bool
 	stamps  []stamp   // of all records
@@ -80,13 +86,25 @@ func (r *reading[T]) addKnown() {
 
 func (r *reading[T]) addUnknown(it item[T]) {
 	if r.known < r.window {
-		r.unknown = append(r.unknown, it)
+		r.hold(it)
 	} else {
 		r.deep++
 	}
 	if it.created != "" && it.created < r.position.Newest {
 		r.old++
 	}
+}
+
+// hold keeps a record that may be new. Older ones must be delivered first, so it drops newer ones if there are too
+// many.
+func (r *reading[T]) hold(it item[T]) {
+	r.unknown = append(r.unknown, it)
+	if len(r.unknown) < 2*r.maxHeld {
+		return
+	}
+	r.unknown = slices.Delete(r.unknown, 0, r.maxHeld)
+	r.fresh = max(0, r.fresh-r.maxHeld)
+	r.hasDropped = true
 }
 
 // undecided returns the number of unknown records below which no known one was seen so far.
@@ -201,7 +219,7 @@ func (r *reading[T]) missing(found int) error {
 	switch {
 	case r.isNoneLeft():
 		const format = "%w: no known record is left among %d others, of which %d count as new"
-		return errorf(format, ErrMissing, len(r.unknown), found)
+		return errorf(format, ErrMissing, len(r.stamps), found)
 	case r.late > 0:
 		return errorf("%w: %d appeared more than %d places behind the newest one", ErrMissing, r.late, r.window)
 	case r.position.Total > 0 && lacks > 0:
