@@ -40,6 +40,8 @@
 //     the whole list. [Status] has such an error until the next sweep.
 //   - If the total falls six times at one page, the page fails. Once pages that fail are skipped, the poll reads
 //     such a page, and goes on.
+//   - A poll holds at most 200,000 new records. If there are more, it delivers the oldest, and the next poll reads
+//     the list again. Of the records that a poll delivers, the newest 10,000, or 4 × Window, stay known.
 //   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A sweep
 //     that has skipped a page forgets no id, and reports nothing as missing, unless no known record is left.
 //     The next sweep follows after a minute.
@@ -220,6 +222,7 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 // ended.
 func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 	slices.Reverse(newItems)
+	delivered := 0
 	for chunk := range slices.Chunk(newItems, batchSize) {
 		var batch Batch[T]
 		for _, it := range chunk {
@@ -231,12 +234,30 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 				batch.Records = append(batch.Records, it.record)
 			}
 		}
+		delivered += len(chunk)
+		if n := f.maxBurst(); delivered > n {
+			f.forgetBelow(newItems[delivered-n : delivered])
+		}
 		if err := f.storeBatch(ctx, batch); err != nil {
 			return err
 		}
 		f.update(func(s *Status) { s.Omitted += int64(len(batch.Omitted)) })
 	}
 	return nil
+}
+
+// maxBurst is how many of the records that a poll delivers are known after it. If all of them are deleted before
+// the next sweep, no known record is left.
+func (f *Follower[T]) maxBurst() int { return max(10_000, 4*f.options.Window) }
+
+// forgetBelow forgets all other ids, which stand below these records: otherwise, a long catch-up would store ever
+// longer positions.
+func (f *Follower[T]) forgetBelow(newest []item[T]) {
+	clear(f.position.known)
+	for _, it := range newest {
+		f.position.known[it.id] = 0
+	}
+	f.position.Whole = false // the rest of the list is not known any more
 }
 
 // storeBatch stores a batch with the current position. It returns an error only if ctx has ended.

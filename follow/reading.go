@@ -15,9 +15,9 @@ const maxOld = 5_000
 // below them is not searched for: an import of old records has seldom more.
 const maxUndecided = 5_000
 
-// maxHeld is the number of new records that a poll holds at least before it drops newer ones. After an outage of
-// a month, there may be more than fit into memory.
-const maxHeld = 100_000
+// maxHeld is the number of records that a poll holds. After an outage of a month, more may be new than fit into
+// memory.
+const maxHeld = 200_000
 
 // A stamp is the part of a record that a position keeps.
 type stamp struct {
@@ -99,11 +99,12 @@ func (r *reading[T]) addUnknown(it item[T]) {
 // many.
 func (r *reading[T]) hold(it item[T]) {
 	r.unknown = append(r.unknown, it)
-	if len(r.unknown) < 2*r.maxHeld {
+	if len(r.unknown) < r.maxHeld {
 		return
 	}
-	r.unknown = slices.Delete(r.unknown, 0, r.maxHeld)
-	r.fresh = max(0, r.fresh-r.maxHeld)
+	half := r.maxHeld / 2
+	r.unknown = slices.Delete(r.unknown, 0, half)
+	r.fresh = max(0, r.fresh-half)
 	r.hasDropped = true
 }
 
