@@ -93,7 +93,7 @@ func newHistory(seed uint64) *history {
 		h.outage = 4 * time.Hour
 	}
 	if random.IntN(2) == 0 {
-		h.maxHeld = 2 + random.IntN(50)
+		h.maxHeld = 200 + random.IntN(200)
 	}
 	h.fill()
 	return h

@@ -95,17 +95,14 @@ func (r *reading[T]) addUnknown(it item[T]) {
 	}
 }
 
-// hold keeps a record that may be new. Older ones must be delivered first, so it drops newer ones if there are too
-// many.
+// hold keeps a record that may be new. Older ones must be delivered first: of too many above the first known one,
+// it drops the newer half.
 func (r *reading[T]) hold(it item[T]) {
 	r.unknown = append(r.unknown, it)
-	if len(r.unknown) < r.maxHeld {
-		return
+	if r.known == 0 && len(r.unknown) >= r.maxHeld {
+		r.unknown = slices.Delete(r.unknown, 0, r.maxHeld/2)
+		r.hasDropped = true
 	}
-	half := r.maxHeld / 2
-	r.unknown = slices.Delete(r.unknown, 0, half)
-	r.fresh = max(0, r.fresh-half)
-	r.hasDropped = true
 }
 
 // undecided returns the number of unknown records below which no known one was seen so far.
