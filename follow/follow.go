@@ -84,6 +84,10 @@ type Options struct {
 	OnError func(error)
 }
 
+// ErrReplaced is returned by the function of [Follower.Run] if another process has stored a batch: the stored
+// position is neither Previous nor Position of the batch. It ends Run.
+var ErrReplaced = errors.New("msgpush: following a list: another process has stored a position")
+
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")
 
@@ -122,6 +126,8 @@ type Batch[T any] struct {
 	Omitted []msgpush.OmittedRecord
 	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
 	Position string
+	// Previous is the Position of the batch before this one or, in the first batch, that of [Options].
+	Previous string
 }
 
 const batchSize = 500
@@ -140,6 +146,7 @@ type Follower[T any] struct {
 	// Only the goroutine of Run uses the fields below.
 	store    func(context.Context, Batch[T]) error
 	position position
+	stored   string    // the position that was stored last
 	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
 	failures failures
 	mustWait time.Duration              // before the next reading, by Retry-After
@@ -184,6 +191,7 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		random:    rand.N[time.Duration],
 		maxHeld:   maxHeld,
 		position:  position,
+		stored:    o.Position,
 		numbers:   listNumbers{maxTotal: position.Total},
 		reported:  map[[sha256.Size]byte]bool{},
 		behindEnd: new(msgpush.Page[T]),
@@ -192,13 +200,18 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 }
 
 // Run polls and calls store for each batch, one after another in the calling goroutine, until ctx ends.
-// Then it returns nil. It returns an error only if it cannot begin: ctx or store is nil, or Run was
-// called before. To end Run for another reason, cancel ctx.
+// Then it returns nil. It returns an error if it cannot begin, since ctx or store is nil or Run was called
+// before, or if store returns [ErrReplaced]. To end Run for another reason, cancel ctx.
 //
-// A batch is stored when store returns nil. If store returns an error, Run calls it with the same batch
-// again: after 1 s, and after a wait that doubles up to a minute. If the transaction was committed, but
-// its response was lost, the stored position is equal to batch.Position: then store returns nil, or
-// replaces the same rows. Run does not recover from a panic of store.
+// A batch is stored when store returns nil. If store returns another error, Run calls it with the same batch
+// again: after 1 s, and after a wait that doubles up to a minute. A store compares the stored position:
+//
+//   - batch.Previous: it stores the batch.
+//   - batch.Position: it returns nil. The batch is stored already, but the response to the commit was lost.
+//   - Any other one: it returns [ErrReplaced], since another process follows the list. Both would deliver the
+//     same records. After a restart, the program goes on from the stored position.
+//
+// Run does not recover from a panic of store.
 func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch[T]) error) error {
 	switch {
 	case ctx == nil:
@@ -210,7 +223,11 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	}
 	f.store = store
 	for errs.OfContext(ctx) == nil {
-		if f.poll(ctx) == nil {
+		err := f.poll(ctx)
+		if errors.Is(err, ErrReplaced) {
+			return err
+		}
+		if err == nil {
 			f.update(func(s *Status) { s.LastPoll = time.Now() })
 		}
 		f.pause(ctx, f.jitter(f.options.PollInterval))
@@ -218,8 +235,7 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	return nil
 }
 
-// deliver stores new records, which it gets with the newest one first. It returns an error only if ctx has
-// ended.
+// deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
 func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 	slices.Reverse(newItems)
 	delivered := 0
@@ -260,9 +276,11 @@ func (f *Follower[T]) forgetBelow(newest []item[T]) {
 	f.position.Whole = false // the rest of the list is not known any more
 }
 
-// storeBatch stores a batch with the current position. It returns an error only if ctx has ended.
+// storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or if another
+// process has stored a batch.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
-	batch.Position = f.position.encode()
+	batch.Position, batch.Previous = f.position.encode(), f.stored
+	f.stored = batch.Position
 	return f.untilSuccess(ctx, storeFails, math.MaxInt, time.Second, func() error {
 		f.beginStep()
 		forStore := batch // store may change its slices

@@ -66,7 +66,7 @@ func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {
 		require.NoError(t, f.Run(ctx, func(_ context.Context, b batch) error {
 			s.prepend(1001 + int64(len(batches)) + 1)
 			times = append(times, time.Now())
-			batches = append(batches, batch{slices.Clone(b.Records), b.Omitted, b.Position})
+			batches = append(batches, batch{slices.Clone(b.Records), b.Omitted, b.Position, b.Previous})
 			b.Records[0] = 0 // the store may change its batch
 			if len(batches) == 4 {
 				cancel()

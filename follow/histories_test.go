@@ -260,6 +260,7 @@ func (h *history) follow(t *testing.T) map[int64]int {
 			if h.random.IntN(20) == 0 {
 				return errors.New("database")
 			}
+			assert.Equal(t, position, b.Previous)
 			for _, e := range b.Records {
 				stored[e.id]++
 			}

@@ -8,7 +8,7 @@ import (
 )
 
 // poll makes a poll, and stores the new records. It returns an error if it could not do so, which was
-// reported unless ctx has ended or the next poll is a first start.
+// reported unless ctx has ended, the next poll is a first start, or the follower was replaced.
 func (f *Follower[T]) poll(ctx context.Context) error {
 	if !f.position.started {
 		return f.firstStart(ctx)

@@ -61,6 +61,31 @@ func TestKillInALongCatchUpLosesNoRecord(t *testing.T) {
 	})
 }
 
+// In a rolling deployment, the new process starts before the old one ends.
+func TestOfTwoFollowersTheSecondToStoreABatchEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		r.stop()
+		results := make(chan error, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 2 {
+			f, err := follow.New(s.pager(20), follow.Options{Position: db.position})
+			require.NoError(t, err)
+			go func() { results <- f.Run(ctx, db.store) }()
+			wait(12 * time.Minute)
+			s.change(func(list []int64) []int64 { return list[1:] }) // the positions will differ by its id
+		}
+		s.prepend(1001, 1002)
+		require.ErrorIs(t, <-results, follow.ErrReplaced)
+		s.prepend(1003)
+		wait(time.Hour)
+		cancel()
+		require.NoError(t, <-results)
+		assert.Equal(t, []int64{1001, 1002, 1003}, db.records)
+	})
+}
+
 func TestRestartWhileAServerIsBehindReportsNoMissingRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

@@ -9,8 +9,8 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// untilSuccess makes a step until it succeeds, ctx ends, or so many attempts have failed. It reports each error
-// but the last. The wait after an error doubles, up to a minute; a longer PollInterval or Retry-After is kept.
+// untilSuccess makes a step until it succeeds, ctx ends, so many attempts have failed, or the follower was replaced.
+// It reports each error but the last. The wait after an error doubles, up to a minute; a longer PollInterval or Retry-After is kept.
 func (f *Follower[T]) untilSuccess(
 	ctx context.Context, c cause, attempts int, wait time.Duration, step func() error,
 ) error {
@@ -24,7 +24,7 @@ func (f *Follower[T]) untilSuccess(
 		if errs.OfContext(ctx) != nil {
 			break // err may be the error of the context
 		}
-		if n == attempts {
+		if n == attempts || errors.Is(err, ErrReplaced) {
 			return err
 		}
 		f.note(ctx, c, err)

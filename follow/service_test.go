@@ -163,7 +163,7 @@ func (s *service) count() int {
 	return len(s.requests)
 }
 
-// A database stores batches, as a program does.
+// A database stores batches, as a program does. Another process may have stored one.
 type database struct {
 	mu       sync.Mutex
 	records  []int64
@@ -180,6 +180,9 @@ func (db *database) store(_ context.Context, b batch) error {
 		err := db.errs[0]
 		db.errs = db.errs[1:]
 		return err
+	}
+	if b.Previous != db.position {
+		return follow.ErrReplaced
 	}
 	db.records = append(db.records, b.Records...)
 	db.omitted = append(db.omitted, b.Omitted...)

@@ -32,10 +32,10 @@ CREATE TABLE IF NOT EXISTS follow_position (
 	position TEXT   NOT NULL
 );`
 	selectPosition = `SELECT position FROM follow_position WHERE id = 1`
-	// updatePosition affects no row if the position is stored already.
+	// updatePosition affects no row if another position than the previous one is stored.
 	updatePosition = `
 INSERT INTO follow_position (id, position) VALUES (1, $1)
-ON CONFLICT (id) DO UPDATE SET position = excluded.position WHERE follow_position.position <> excluded.position`
+ON CONFLICT (id) DO UPDATE SET position = excluded.position WHERE follow_position.position = $2`
 	insertAlert = `
 INSERT INTO outbox (record_id, body, attempts, due) VALUES ($1, $2, 0, $3) ON CONFLICT (record_id) DO NOTHING`
 )
@@ -95,9 +95,8 @@ func (s *store) position(ctx context.Context) (position string, err error) {
 	return position, err
 }
 
-// add stores the alerts and the position of a batch in one transaction. If the position is stored
-// already, the batch was committed, but the response to the COMMIT was lost. Then add stores nothing,
-// because its alerts may have been sent and removed.
+// add stores the alerts and the position of a batch in one transaction, unless the batch is stored already, or
+// another process follows the list.
 func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -106,7 +105,7 @@ func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog])
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	result, err := tx.ExecContext(ctx, updatePosition, batch.Position)
+	result, err := tx.ExecContext(ctx, updatePosition, batch.Position, batch.Previous)
 	if err != nil {
 		return err
 	}
@@ -114,8 +113,8 @@ func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog])
 	if err != nil {
 		return err
 	}
-	if changed == 0 { // the position is stored already
-		return nil
+	if changed == 0 {
+		return whyNotStored(ctx, tx, batch.Position)
 	}
 	alerts, err := newAlerts(batch)
 	if err != nil {
@@ -127,6 +126,17 @@ func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog])
 		}
 	}
 	return tx.Commit()
+}
+
+// whyNotStored returns nil if the position of a batch is stored already: the batch was committed, but the
+// response to the COMMIT was lost. Its alerts may have been sent and removed.
+func whyNotStored(ctx context.Context, tx *sql.Tx, position string) error {
+	var stored string
+	err := tx.QueryRowContext(ctx, selectPosition).Scan(&stored)
+	if err == nil && stored != position {
+		return follow.ErrReplaced
+	}
+	return err
 }
 
 // newAlerts returns an alert for each failure of a batch, and for each record that cannot be decoded,

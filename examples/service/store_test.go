@@ -42,7 +42,9 @@ func TestOnlyFailuresCauseAlerts(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, name string) {
 		s := openTestStore(t, name)
 		require.NoError(t, s.add(t.Context(), batchOf("first", failure(1), msgpush.ForwardLog{ID: 2})))
-		require.NoError(t, s.add(t.Context(), batchOf("second", failure(3))))
+		second := batchOf("second", failure(3))
+		second.Previous = "first"
+		require.NoError(t, s.add(t.Context(), second))
 		assert.ElementsMatch(t, []int64{1, 3}, s.alertIDs(t))
 
 		position, err := openTestStore(t, name).position(t.Context())
@@ -79,6 +81,20 @@ func TestCommittedBatchIsNotStoredAgain(t *testing.T) {
 
 		require.NoError(t, s.add(t.Context(), batch))
 		assert.Empty(t, s.alertIDs(t))
+	})
+}
+
+func TestBatchOfAReplacedProcessIsNotStored(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, name string) {
+		s := openTestStore(t, name)
+		require.NoError(t, s.add(t.Context(), batchOf("first")))
+		batch := batchOf("third", failure(1))
+		batch.Previous = "second"
+		require.ErrorIs(t, s.add(t.Context(), batch), follow.ErrReplaced)
+		assert.Empty(t, s.alertIDs(t))
+		position, err := s.position(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "first", position)
 	})
 }
 
