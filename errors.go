@@ -157,7 +157,8 @@ type RequestError struct {
 	// failure that would recur, such as an unknown host; see [RetryPolicy].
 	Retryable bool
 	// NotSent means that the service has not processed the request: the call ended before the first attempt,
-	// or each attempt failed to connect. For a rare exception, see the field Idempotent of [Request].
+	// or each attempt failed to connect, or had its key rejected. For a rare exception, see the field Idempotent
+	// of [Request].
 	NotSent bool
 	// Attempts is the number of attempts that were made.
 	Attempts int

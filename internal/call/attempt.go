@@ -7,26 +7,9 @@ import (
 	"example.com/msgpush/internal/transport"
 )
 
-// attempt is the transport of the retry loop. The order of its steps guarantees that
-//
-//   - the wait before a retry ends before the call takes a slot of the rate limiter;
-//   - the waits for the access key and for the rate limiter are not part of an attempt, and do not
-//     use up its timeout;
-//   - the header has the key that authorize got last;
-//   - the timeout of an attempt includes reading the body.
-//
-// What follows an attempt is decided by checkRetry.
-func (c *Caller) attempt(req *http.Request) (*http.Response, error) {
-	s := stateOf(req.Context())
-	if err := s.waitForRetry(); err != nil {
-		return nil, err
-	}
-	if err := c.authorize(s); err != nil {
-		return nil, err
-	}
-	if s.endErr() != nil { // authorize may have returned after the end of the call
-		return nil, contextEnded
-	}
+// attempt sends a request, and reads the response. Its timeout includes reading the body, but not the waits
+// before: see prepare.
+func (c *Caller) attempt(s *state, req *http.Request) (*http.Response, error) {
 	s.beginAttempt()
 	c.closeIdleAfterTimeout()
 	ctx, cancel := c.attemptContext(s)

@@ -46,7 +46,7 @@ func fail(err error) roundTripFunc {
 }
 
 func TestTransportOfRetryLoopHasNoMethodCloseIdleConnections(t *testing.T) {
-	c, _, _ := newStep(t)
-	_, ok := c.retrier.HTTPClient.Transport.(interface{ CloseIdleConnections() })
+	c, s, _ := newStep(t)
+	_, ok := c.newRetrier(s).HTTPClient.Transport.(interface{ CloseIdleConnections() })
 	assert.False(t, ok, "go-retryablehttp would call it after each call that fails")
 }

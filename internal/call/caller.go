@@ -1,6 +1,6 @@
-// Package call makes a call. A [retryablehttp.Client] makes attempts (attempt.go), and asks checkRetry
-// (retry.go) what follows each of them. The package knows no type of package msgpush: a call returns a
-// [Failure], from which that package makes its errors.
+// Package call makes a call: a [retryablehttp.Client] calls prepare before each attempt (prepare.go), makes the
+// attempt (attempt.go), and asks checkRetry (retry.go) whether another one follows. The package knows no type of
+// package msgpush: a call returns a [Failure], from which that package makes its errors.
 package call
 
 import (
@@ -54,7 +54,6 @@ type Caller struct {
 	// libraries print unexported fields.
 	FixedKeys func() redact.Keys
 
-	retrier     *retryablehttp.Client
 	quota       *quota
 	hasTimedOut atomic.Bool // an attempt has timed out since closeIdleAfterTimeout last closed connections
 	// closedAt is when closeIdleAfterTimeout last closed connections; nil: never. It is a time.Time, whose
@@ -67,26 +66,13 @@ type Caller struct {
 // NewCaller returns a caller. keys are its FixedKeys.
 func NewCaller(config Config, keys redact.Keys) *Caller {
 	keys.Prepare() // once: each call copies the result
-	c := &Caller{
+	return &Caller{
 		Config:            config,
 		FixedKeys:         func() redact.Keys { return keys },
 		quota:             newQuota(config.Retry.Quota),
 		timeoutErr:        timeoutError("no success within %v (see WithTimeout)", config.Timeout),
 		attemptTimeoutErr: timeoutError("no complete response within %v (see WithAttemptTimeout)", config.AttemptTimeout),
 	}
-	c.retrier = &retryablehttp.Client{
-		HTTPClient: &http.Client{
-			Transport:     roundTripFunc(c.attempt),
-			Jar:           config.Jar,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		RetryMax:     math.MaxInt, // checkRetry counts the attempts: replacing a key allows one more
-		CheckRetry:   c.checkRetry,
-		Backoff:      func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return 0 }, // see waitForRetry
-		PrepareRetry: prepareRetry,
-		ErrorHandler: retryablehttp.PassthroughErrorHandler,
-	}
-	return c
 }
 
 // timeoutError returns an error that matches [context.DeadlineExceeded].
@@ -135,14 +121,47 @@ func (c *Caller) do(ctx context.Context, s *state) error {
 	s.query = req.URL.RawQuery
 	c.quota.begin()
 	defer c.quota.end()
-	resp, err := c.retrier.Do(req)
-	if resp != nil {
+	s.final = c.prepare(s)
+	if s.final != nil {
+		return nil
+	}
+	resp, err := c.newRetrier(s).Do(req)
+	if err == nil { // otherwise, there is no response, or it was closed before a retry
 		_ = resp.Body.Close()
 	}
-	if err != nil && s.final == nil { // the context ended between two attempts, in retryablehttp
-		s.final = s.failureOf(contextEnded)
+	if err != nil && s.final == nil { // the context ended during the wait before a retry
+		s.final = s.ended("")
 	}
 	return nil
+}
+
+// errFinal makes the retrier stop. The call returns the final failure of its state.
+var errFinal = errors.New("the call has a final failure")
+
+// newRetrier returns the client that makes the attempts of a call.
+func (c *Caller) newRetrier(s *state) *retryablehttp.Client {
+	return &retryablehttp.Client{
+		HTTPClient: &http.Client{
+			Transport:     roundTripFunc(func(r *http.Request) (*http.Response, error) { return c.attempt(s, r) }),
+			Jar:           c.Jar,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		RetryMax: math.MaxInt, // checkRetry counts the attempts: replacing a key allows one more
+		CheckRetry: func(_ context.Context, resp *http.Response, err error) (bool, error) {
+			return c.checkRetry(s, resp, err), nil
+		},
+		Backoff: func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return time.Until(s.retryAt) },
+		PrepareRetry: func(r *http.Request) error {
+			// http.Client adds the cookies of the jar again. A transport may still read the old header.
+			r.Header = http.Header{}
+			s.final = c.prepare(s)
+			if s.final != nil {
+				return errFinal
+			}
+			return nil
+		},
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
 }
 
 // CloseIdleConnections closes the idle connections of the transport, if it has that method.

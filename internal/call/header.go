@@ -22,11 +22,3 @@ func (c *Caller) newHeader(s *state, cookies http.Header) http.Header {
 	maps.Copy(h, cookies)
 	return h
 }
-
-// prepareRetry removes the cookies of the attempt before: http.Client adds the cookies of the jar
-// to the header of each attempt. The old header is not changed, since a transport may still read
-// it.
-func prepareRetry(req *http.Request) error {
-	req.Header = http.Header{}
-	return nil
-}

@@ -9,7 +9,8 @@ import (
 )
 
 func TestEachAttemptHasHeaderOfItsOwn(t *testing.T) {
-	c, _, req := newStep(t)
+	c, s, req := newStep(t)
+	s.key = "first-key"
 	req.Header.Set("Cookie", "session=1")
 	var sent []http.Header
 	c.Transport = roundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -18,7 +19,7 @@ func TestEachAttemptHasHeaderOfItsOwn(t *testing.T) {
 		return respond(200, http.NoBody)(r)
 	})
 	for range 2 {
-		_, err := c.attempt(req) //nolint:bodyclose // in memory
+		_, err := c.attempt(s, req) //nolint:bodyclose // in memory
 		require.NoError(t, err)
 	}
 	want := http.Header{
@@ -58,7 +59,8 @@ func TestContentTypeIsSetForPostOrBody(t *testing.T) {
 func TestRetryBeginsWithoutCookies(t *testing.T) {
 	old := http.Header{"Cookie": {"session=1"}}
 	req := &http.Request{Header: old}
-	require.NoError(t, prepareRetry(req))
+	c, s, _ := newStep(t)
+	require.NoError(t, c.newRetrier(s).PrepareRetry(req))
 	assert.Empty(t, req.Header)
 	assert.NotNil(t, req.Header)
 	assert.Len(t, old, 1, "a transport may still read it")

@@ -1,7 +1,6 @@
 package call
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -22,14 +21,9 @@ type Outcome struct {
 }
 
 // checkRetry judges an attempt, reports it, and returns whether another attempt follows. If none follows a
-// failure, it sets the final failure of the call. It returns no error.
-func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
-	s := stateOf(ctx)
+// failure, it sets the final failure of the call.
+func (c *Caller) checkRetry(s *state, resp *http.Response, err error) (retry bool) {
 	resp, err = unwrapClient(resp, err) //nolint:bodyclose // readBody has read and closed it
-	s.final = s.stopped(err)
-	if s.final != nil {
-		return false, nil
-	}
 	failure := c.judge(s, resp, err)
 	duration := time.Since(s.start)
 	s.wait = 0
@@ -39,7 +33,7 @@ func (c *Caller) checkRetry(ctx context.Context, resp *http.Response, err error)
 		s.final = c.decide(s, failure)
 	}
 	c.report(s, failure, duration)
-	return failure != nil && s.final == nil, nil
+	return failure != nil && s.final == nil
 }
 
 func (c *Caller) report(s *state, failure *Failure, duration time.Duration) {
@@ -69,14 +63,14 @@ func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 	}
 	s.last = f
 	replacesKey := f.KeyRejected && !s.hasReplacedKey() && c.CanReplaceKey
-	if replacesKey { // independent of the policy: a rejected request is treated as not processed
+	if replacesKey { // independent of the policy
 		return c.replaceKey(s)
 	}
 	if !c.isRetryable(s, f) {
 		return f
 	}
 	if hasEnded { // a failure that is not retried is returned even then
-		return s.failureOf(contextEnded)
+		return s.ended("")
 	}
 	wait, hasTime := c.drawWait(s, f.RequestedWait)
 	if !hasTime {
@@ -108,9 +102,11 @@ func (c *Caller) isRetryable(s *state, f *Failure) bool {
 	return true
 }
 
-// replaceKey gets the key that replaces the rejected one. It returns the final failure of the call if
-// there is no other key: the next attempt could not send one.
+// replaceKey gets the key that replaces the rejected one, for the next attempt. It returns the final failure of
+// the call if there is no other key. A request whose key was rejected counts as not processed.
 func (c *Caller) replaceKey(s *state) (final *Failure) {
-	s.rejectedKey = s.key
-	return s.stopped(c.nextKey(s))
+	s.rejectedKey, s.wasSent = s.key, false
+	final = c.nextKey(s)
+	s.hasNextKey = final == nil
+	return final
 }

@@ -281,8 +281,8 @@ func TestDecide(t *testing.T) {
 
 func TestReplacedKeyIsSentNext(t *testing.T) {
 	f := &Failure{KeyRejected: true}
-	end, s := decideAfter(t, f, func(c *Caller, _ *state) {
-		c.CanReplaceKey = true
+	end, s := decideAfter(t, f, func(c *Caller, s *state) {
+		c.CanReplaceKey, s.wasSent = true, true
 		c.Source = func(_ context.Context, rejected string) (string, error) {
 			assert.Equal(t, "first-key", rejected)
 			return "second-key", nil
@@ -291,6 +291,8 @@ func TestReplacedKeyIsSentNext(t *testing.T) {
 	assert.Nil(t, end)
 	assert.Equal(t, "second-key", s.key)
 	assert.Equal(t, "first-key", s.rejectedKey)
+	assert.True(t, s.hasNextKey)
+	assert.False(t, s.wasSent, "a request whose key was rejected was not processed")
 }
 
 func TestFailingSourceEndsCallAfterRejection(t *testing.T) {
@@ -325,13 +327,12 @@ func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
 			c.quota.take()
 			var reported []Outcome
 			c.Report = func(ctx context.Context, a Outcome) {
-				assert.Same(t, s, stateOf(ctx))
+				assert.Equal(t, "Test", OperationFromContext(ctx))
 				reported = append(reported, a)
 			}
 			c.Transport = respond(tt.status, http.NoBody)
 			resp, err := c.send(s, req) //nolint:bodyclose // in memory
-			retry, err := c.checkRetry(req.Context(), resp, err)
-			require.NoError(t, err)
+			retry := c.checkRetry(s, resp, err)
 			require.Len(t, reported, 1)
 			a := reported[0]
 			assert.Equal(t, tt.retry, retry)

@@ -8,8 +8,7 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// A state is shared by the attempts of one call. It is a value of the context of their requests, in which each
-// step finds it. Only the goroutine of the call uses the fields below spec.
+// A state is shared by the attempts of one call. Only the goroutine of the call uses it.
 type state struct {
 	ctx        context.Context // of the requests
 	deadline   time.Time       // by the timeout of the call; zero: none
@@ -22,10 +21,11 @@ type state struct {
 	attempts    int           // started so far
 	wasSent     bool          // one of them may have sent the request
 	key         string        // of the next or current attempt
+	hasNextKey  bool          // key has replaced a rejected one, and was not sent yet
 	rejectedKey string        // the key that the source had to replace; empty: none
 	last        *Failure      // of the latest attempt that did not fail because the context had ended
 	wait        time.Duration // before the next attempt
-	retryAt     time.Time     // when it ends
+	retryAt     time.Time     // when it ends, even if an observer takes long
 	final       *Failure      // of the call; nil: it succeeds, or it has not ended
 
 	// The current attempt.
@@ -36,23 +36,12 @@ type state struct {
 	leftOut *Failure       // of a success; nil: nothing
 }
 
-type stateKey struct{}
+type operationKey struct{}
 
-// withState returns a context with a state. Its value is a pointer to a pointer, which fmt prints as an address:
-// a program may print a context, and fmt would print the access key in a struct that the value points to.
-func withState(ctx context.Context, s *state) context.Context {
-	return context.WithValue(ctx, stateKey{}, &s)
-}
-
-// stateOf returns the state of the call whose request has the context ctx.
-func stateOf(ctx context.Context) *state { return *ctx.Value(stateKey{}).(**state) }
-
-// OperationFromContext returns the operation of the call whose request has the context ctx, or "".
+// OperationFromContext returns the operation of the call whose requests have the context ctx, or "".
 func OperationFromContext(ctx context.Context) string {
-	if s, ok := ctx.Value(stateKey{}).(**state); ok {
-		return (*s).spec.Operation
-	}
-	return ""
+	operation, _ := ctx.Value(operationKey{}).(string)
+	return operation
 }
 
 // counted returns the number of attempts as MaxAttempts counts them: replacing the key allows one

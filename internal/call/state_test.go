@@ -7,13 +7,12 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestStateIsFoundInContextOfRequest(t *testing.T) {
+func TestContextOfRequestHasTheOperationAndTheValuesOfTheCaller(t *testing.T) {
 	type key struct{}
 	c, s, _ := newStep(t)
 	c.begin(context.WithValue(t.Context(), key{}, "value"), s)
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	assert.Same(t, s, stateOf(ctx))
 	assert.Equal(t, "Test", OperationFromContext(ctx))
 	assert.Equal(t, "value", ctx.Value(key{}))
 	assert.Empty(t, OperationFromContext(t.Context()))

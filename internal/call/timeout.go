@@ -10,7 +10,7 @@ import (
 // begin sets the context and the deadline of a call. The returned function stops the timer of the context. Only
 // a limiter and a key source need that timer, since they may block: each attempt has another timer.
 func (c *Caller) begin(ctx context.Context, s *state) (end context.CancelFunc) {
-	s.ctx = withState(ctx, s)
+	s.ctx = context.WithValue(ctx, operationKey{}, s.spec.Operation)
 	if c.Timeout == 0 {
 		return func() {}
 	}

@@ -72,7 +72,7 @@ func TestAttemptTimeoutEndsSilentAttempt(t *testing.T) {
 					<-r.Context().Done()
 					return nil, tt.err(r.Context())
 				})
-				_, err := c.attempt(req) //nolint:bodyclose // there is none
+				_, err := c.attempt(s, req) //nolint:bodyclose // there is none
 				assert.Equal(t, tt.after, time.Since(start))
 				assert.Equal(t, tt.isOurs, err == c.attemptTimeoutErr) //nolint:errorlint // the same error
 			})
@@ -91,10 +91,9 @@ func TestAttemptBeginsWithoutResponse(t *testing.T) {
 			assert.Equal(t, time.Now(), s.start)
 			assert.Nil(t, s.resp)
 			assert.Zero(t, s.size)
-			assert.Same(t, s, stateOf(r.Context()))
 			return respond(200, http.NoBody)(r)
 		})
-		_, err := c.attempt(req) //nolint:bodyclose // in memory
+		_, err := c.attempt(s, req) //nolint:bodyclose // in memory
 		assert.NoError(t, err)
 		assert.ErrorIs(t, during.Err(), context.Canceled, "its timer is stopped")
 	})
@@ -102,32 +101,8 @@ func TestAttemptBeginsWithoutResponse(t *testing.T) {
 
 func TestErrorAtOnceIsNotReplacedByTimeout(t *testing.T) {
 	errCable := errors.New("the cable is cut")
-	c, _, req := newStep(t)
+	c, s, req := newStep(t)
 	c.Transport = fail(errCable)
-	_, err := c.attempt(req) //nolint:bodyclose // there is none
+	_, err := c.attempt(s, req) //nolint:bodyclose // there is none
 	assert.Equal(t, errCable, err)
-}
-
-func TestAttemptThatBeginsAfterTheEndOfTheCallIsNotSent(t *testing.T) {
-	for name, end := range map[string]func(*state){
-		"timeout": func(s *state) {
-			s.deadline, s.timeoutErr = time.Now().Add(time.Second), timeoutError("timeout %v", time.Second)
-			time.Sleep(time.Second)
-		},
-		"context of the caller": func(s *state) {
-			ctx, cancel := context.WithCancel(s.ctx)
-			cancel()
-			s.ctx = ctx
-		},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			c, s, req := newStep(t)
-			s.last = &Failure{KeyRejected: true} // the key has been replaced
-			end(s)
-			c.Transport = fail(errors.New("sent"))
-			_, err := c.attempt(req) //nolint:bodyclose // there is none
-			assert.Same(t, contextEnded, err)
-			assert.Zero(t, s.attempts)
-		})
-	}
 }

@@ -5,21 +5,6 @@ import (
 	"time"
 )
 
-// waitForRetry waits, before a retry, as long as decide has drawn.
-func (s *state) waitForRetry() error {
-	if s.wait == 0 {
-		return nil
-	}
-	timer := time.NewTimer(time.Until(s.retryAt))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-s.ctx.Done(): // the wait ends before the timeout of the call; see drawWait
-		return contextEnded
-	}
-}
-
 // drawWait returns a random wait before the next attempt, so that callers do not retry at the same time,
 // plus the wait that the failure requests. It reports whether the shortest one ends before the deadline.
 // The random part takes at most half of the time that the shortest wait leaves.

@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +16,7 @@ type limiterFunc func(context.Context) error
 func (f limiterFunc) Wait(ctx context.Context) error { return f(ctx) }
 
 // In the events, k is a call of the source and l a wait for the limiter.
-func TestAuthorizeGetsKeySlotAndKey(t *testing.T) {
+func TestPrepareGetsKeySlotAndKey(t *testing.T) {
 	const almost = 50*time.Millisecond - 1
 	for name, tt := range map[string]struct {
 		limited, hasReplaced bool
@@ -50,18 +49,18 @@ func TestAuthorizeGetsKeySlotAndKey(t *testing.T) {
 					c.Limiter = limiterFunc(func(context.Context) error { events += "l"; return nil })
 				}
 				if tt.hasReplaced {
-					s.key, s.rejectedKey = "replacement", "rejected"
-					s.last = &Failure{KeyRejected: true}
+					s.key, s.rejectedKey, s.hasNextKey = "replacement", "rejected", true
 				}
-				require.NoError(t, c.authorize(s))
+				require.Nil(t, c.prepare(s))
 				assert.Equal(t, tt.want, events)
+				assert.False(t, s.hasNextKey)
 				assert.Equal(t, tt.key, s.key)
 			})
 		})
 	}
 }
 
-func TestAuthorizeStopsTheCall(t *testing.T) {
+func TestPrepareEndsTheCall(t *testing.T) {
 	errVault := errors.New("sealed")
 	source := func(key string, err error) func(context.Context, string) (string, error) {
 		return func(context.Context, string) (string, error) { return key, err }
@@ -79,39 +78,65 @@ func TestAuthorizeStopsTheCall(t *testing.T) {
 			ctx, cancel := context.WithCancel(s.ctx)
 			cancel()
 			s.ctx = ctx
-			return "", nil
+			return "", context.Canceled
 		},
 		"context that ends while the source blocks": func(c *Caller, s *state) (string, error) {
 			ctx, cancel := context.WithCancel(s.ctx)
 			s.ctx = ctx
 			c.Source = func(context.Context, string) (string, error) { cancel(); return "first-key", nil }
-			return "access key: ", nil
+			return "access key: ", context.Canceled
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, _ := newStep(t)
 			step, cause := change(c, s)
-			err := c.authorize(s)
-			var stop *stopError
-			require.ErrorAs(t, err, &stop)
-			assert.Equal(t, step, stop.step)
-			assert.ErrorIs(t, stop.err, cause)
-			assert.Equal(t, name == "error of the source", errors.Is(stop.err, ErrNoAccessKey))
-			assert.NotContains(t, fmt.Sprint(err), "sealed", "the text is not redacted")
+			s.last = new(Failure)
+			final := c.prepare(s)
+			require.NotNil(t, final)
+			assert.Equal(t, NoResponse, final.Kind)
+			assert.Same(t, s.last, final.Previous)
+			assert.Equal(t, step, final.Step)
+			assert.ErrorIs(t, final.Cause, cause)
+			assert.Equal(t, name == "error of the source", errors.Is(final.Cause, ErrNoAccessKey))
+			assert.Zero(t, s.attempts)
 		})
 	}
 }
 
 func TestSourceThatReturnsTheRejectedKeyAgainStopsTheCall(t *testing.T) {
 	c, s, _ := newStep(t)
-	s.rejectedKey = "first-key"
-	assert.Same(t, errSameKey, c.authorize(s))
+	s.rejectedKey, s.last = "first-key", new(Failure)
+	assert.Same(t, s.last, c.prepare(s))
+	assert.Equal(t, []string{"the key source has no other key"}, s.last.Remarks)
 }
 
 func TestKeyOfFailingSourceIsRedacted(t *testing.T) {
 	c, s, _ := newStep(t)
 	c.Source = func(context.Context, string) (string, error) { return "a-secret-key", errors.New("x") }
-	require.Error(t, c.nextKey(s))
+	require.NotNil(t, c.nextKey(s))
 	assert.Equal(t, "[redacted]", s.keys.Text("a-secret-key"))
 	assert.Empty(t, s.key)
+}
+
+func TestCallThatHasEndedMakesNoAttempt(t *testing.T) {
+	for name, end := range map[string]func(*state){
+		"timeout": func(s *state) {
+			s.deadline, s.timeoutErr = time.Now().Add(time.Second), timeoutError("timeout %v", time.Second)
+			time.Sleep(time.Second)
+		},
+		"context of the caller": func(s *state) {
+			ctx, cancel := context.WithCancel(s.ctx)
+			cancel()
+			s.ctx = ctx
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			c, s, _ := newStep(t)
+			s.hasNextKey = true
+			end(s)
+			final := c.prepare(s)
+			require.NotNil(t, final)
+			assert.Equal(t, s.endErr(), final.Cause)
+		})
+	}
 }

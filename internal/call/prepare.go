@@ -1,0 +1,105 @@
+package call
+
+import (
+	"errors"
+	"time"
+
+	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/httpspec"
+)
+
+// prepare gets the access key of the next attempt, and waits for a slot of the rate limiter. It returns the final
+// failure of the call if it must end before that attempt. The wait before a retry has ended already, so that the
+// call takes a slot no sooner than it needs it.
+func (c *Caller) prepare(s *state) (final *Failure) {
+	if final := c.authorize(s); final != nil {
+		return final
+	}
+	if s.endErr() != nil { // the key or the slot may have come after the end of the call
+		return s.ended("")
+	}
+	return nil
+}
+
+// authorize gets the access key of an attempt, waits for a slot of the rate limiter, and gets the
+// key again.
+//
+// It gets the key before the wait, so that a call whose key is being fetched takes no slot of the
+// limiter. It gets the key again after the wait, since the key may have been replaced meanwhile.
+//
+// If that takes long and returns another key, many calls may have waited for it, and would now send
+// at the same time. So the call waits for a second slot. It then sends the key that it has: getting
+// the key once more could take long again.
+func (c *Caller) authorize(s *state) (final *Failure) {
+	if !s.hasNextKey {
+		if final := c.nextKey(s); final != nil {
+			return final
+		}
+	}
+	s.hasNextKey = false
+	if c.Limiter == nil {
+		return nil
+	}
+	return c.getSlot(s)
+}
+
+// getSlot waits for a slot, gets the key again and, if that makes the slot stale, waits for another one.
+func (c *Caller) getSlot(s *state) (final *Failure) {
+	if final := c.waitForSlot(s); final != nil {
+		return final
+	}
+	before, begin := s.key, time.Now()
+	if final := c.nextKey(s); final != nil {
+		return final
+	}
+	isSlotStale := s.key != before && time.Since(begin) >= staleAfter
+	if isSlotStale {
+		return c.waitForSlot(s)
+	}
+	return nil
+}
+
+// staleAfter is the time after which a slot of the rate limiter is stale. A source that returns a
+// key in less time has not fetched it.
+const staleAfter = 50 * time.Millisecond
+
+func (c *Caller) waitForSlot(s *state) (final *Failure) {
+	const step = "waiting for the rate limiter: "
+	err := c.Limiter.Wait(s.ctx)
+	switch {
+	case err == nil:
+		return nil
+	case s.endErr() != nil: // the reason, also if the limiter returns another error
+		return s.ended(step)
+	}
+	return s.stopped(step, err)
+}
+
+// ErrNoAccessKey is msgpush.ErrNoAccessKey.
+var ErrNoAccessKey = errors.New("msgpush: no access key")
+
+// nextKey sets the key of the next attempt to the key of the source. If the source returns the rejected key
+// again, the final failure is the rejection, which says more.
+func (c *Caller) nextKey(s *state) (final *Failure) {
+	const step = "access key: "
+	if s.endErr() != nil {
+		return s.ended("")
+	}
+	key, err := c.Source(s.ctx, s.rejectedKey)
+	isKnown := s.keys.Has(key) // and has been checked
+	if err == nil && !isKnown {
+		err = httpspec.CheckKey("the key", key)
+	}
+	s.keys.Add(key) // also after an error, whose text may contain it
+	switch {
+	case s.endErr() != nil:
+		return s.ended(step)
+	case err != nil:
+		return s.stopped(step, errs.Hide(err.Error(), errors.Join(ErrNoAccessKey, err), nil))
+	case key == s.rejectedKey:
+		s.last.remark("the key source has no other key")
+		return s.last
+	}
+	s.key = key
+	return nil
+}
