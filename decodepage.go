@@ -1,6 +1,7 @@
 package msgpush
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -119,7 +120,9 @@ func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
 	if len(p.Omitted) == 0 {
 		return nil, nil
 	}
-	setOriginals(p.Omitted, body)
+	if !bytes.Equal(body, converted) {
+		setOriginals(p.Omitted, body)
+	}
 	return omittedError(p.Omitted, len(raw.List)), nil
 }
 

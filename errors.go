@@ -154,7 +154,7 @@ type RequestError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
 	// Retryable means that the same call may succeed later. It is false only if the last attempt had a
-	// failure that would recur, such as an unknown host; see [RetryPolicy].
+	// failure that would recur, such as an untrusted certificate; see [RetryPolicy].
 	Retryable bool
 	// NotSent means that the service has not processed the request: the call ended before the first attempt,
 	// or each attempt failed to connect, or had its key rejected. For a rare exception, see the field Idempotent

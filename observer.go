@@ -107,7 +107,7 @@ func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outc
 	case o.Failure.IsEnvelope:
 		attrs = append(attrs, slog.Int("code", o.Failure.Code))
 	}
-	if text := errorWithoutMsg(a, o.Failure); text != "" {
+	if text := errorWithoutMsg(a.Err); text != "" {
 		attrs = append(attrs, slog.String("error", text))
 	}
 	logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
@@ -115,7 +115,7 @@ func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outc
 
 // logRetry logs a retry, with its reason, at level Warn.
 func logRetry(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outcome) {
-	reason := cmp.Or(errorWithoutMsg(a, o.Failure), httpspec.StatusText(a.HTTPStatus))
+	reason := cmp.Or(errorWithoutMsg(a.Err), httpspec.StatusText(a.HTTPStatus))
 	if o.Failure.KeyRejected {
 		reason = "the access key was rejected"
 	}
@@ -134,11 +134,12 @@ func requestAttrs(a Attempt, o call.Outcome) []slog.Attr {
 }
 
 // errorWithoutMsg returns the text of a failure, or "" for an error response, whose text has its msg.
-func errorWithoutMsg(a Attempt, failure *call.Failure) string {
-	err, isFailure := a.Err.(callError) //nolint:errorlint // not wrapped
-	isErrorResponse := failure != nil && failure.Kind == call.ErrorResponse
-	if !isFailure || isErrorResponse {
-		return ""
+func errorWithoutMsg(err error) string {
+	switch err := err.(type) { //nolint:errorlint // not wrapped
+	case *DecodeError:
+		return err.summary()
+	case *RequestError:
+		return err.summary()
 	}
-	return err.summary()
+	return ""
 }

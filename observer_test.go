@@ -262,12 +262,13 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 }
 
 // Of an error response, only the status and the code are logged. TestPasswordOfMailIsNotShown tests
-// the other responses.
+// successes.
 func TestLogsNoKeyQueryBodyOrMsg(t *testing.T) {
 	const secret = "hunter2-in-the-request"
 	for _, step := range []fixtures.RoundTripFunc{
 		fixtures.Respond(503, `{"code":1,"msg":"`+secret+" "+fixtures.TestKey+`","data":"`+secret+`"}`),
 		fixtures.Respond(500, secret),
+		fixtures.Respond(200, `{"code":"NotFound","msg":"`+secret+`"}`),
 		fixtures.Status(302, "Location", "/"+secret),
 	} {
 		var log bytes.Buffer
@@ -317,6 +318,15 @@ func TestLogsErrorOfEnvelopeWhoseDataCannotBeDecoded(t *testing.T) {
 	_, err := client.MailDetail(t.Context(), "1")
 	require.Error(t, err)
 	assert.Contains(t, recordsOf(t, &log)[0]["error"], "cannot decode the response")
+}
+
+func TestLogsWhyARejectedKeyIsNotReplaced(t *testing.T) {
+	var log bytes.Buffer
+	source := msgpush.WithAccessKeySource(fixtures.SourceWithOneKey(errors.New("the vault is sealed")))
+	client := fixtures.NewClientWithKey(t, "", fixtures.Status(401), source, fixtures.LogTo(&log, slog.LevelDebug))
+	_, err := client.MailDetail(t.Context(), "1")
+	require.Error(t, err)
+	assert.Contains(t, recordsOf(t, &log)[0]["error"], "the vault is sealed")
 }
 
 func TestCallObserverSeesEachCallOnce(t *testing.T) {

@@ -55,7 +55,8 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 //
 // An error is yielded once, as the last element, with a zero record:
 //
-//   - [ErrInconsistentList] means that all pages were read, but records are missing, or may be.
+//   - [ErrInconsistentList] means that the end of the list was reached, but records are missing, or may be. If
+//     the service rejected the last page, the error wraps its response, too.
 //   - [ErrOmitted] without it means that all records were delivered, except for those that cannot be decoded,
 //     which [Pager.Pages] has in [Page.Omitted], or whose id is 0.
 //   - Any other error means that a page stopped the iteration. It wraps the error of Fetch, or the error of the
@@ -85,8 +86,8 @@ func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 
 // Pages is like [Pager.All], but yields pages. With an ID function, the List and the Omitted of a page
 // hold the records that have not been yielded before, and the records that are left out without an
-// id. The other fields are as the service sent them. A page without records is yielded only if the
-// whole list is empty. With an error, the page is nil.
+// id. The other fields are as the service sent them. A page without either is yielded only if the whole
+// list is empty. With an error, the page is nil.
 func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
 		if err := p.check(ctx); err != nil {

@@ -103,7 +103,8 @@ func TestErrorWithATextAsCodeHasTheMsg(t *testing.T) {
 	response := fixtures.Respond(200, `{"code":"NotFound","msg":"no such channel, `+fixtures.TestKey+`"}`)
 	_, err := fixtures.NewClient(t, response).MailDetail(t.Context(), "1")
 	fixtures.OnlyError[*msgpush.DecodeError](t, err)
-	assert.ErrorContains(t, err, "code: expected integer, found string; the msg is no such channel, [redacted]")
+	assert.ErrorContains(t, err, "code: expected integer, found string (1 attempt; ")
+	assert.ErrorContains(t, err, "; the msg is no such channel, [redacted])")
 	fixtures.AssertNotIn(t, fixtures.TestKey, err.Error())
 	for _, code := range []string{`"403"`, `403.0`} {
 		response := fixtures.Respond(200, `{"code":`+code+`,"msg":"not allowed"}`)

@@ -22,7 +22,7 @@ import (
 //     envelope is not retryable, since the service itself has responded.
 //   - The code of the envelope is one of [WithRetryableCodes].
 //
-// Failures that would recur, such as an unknown host or an untrusted certificate, are not retryable.
+// Failures that would recur, such as an untrusted certificate, are not retryable.
 //
 // A negative field other than Quota is an error. If only one of MinWait and MaxWait is set, the default of
 // the other is adjusted so that MinWait ≤ MaxWait.

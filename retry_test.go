@@ -436,7 +436,8 @@ func TestRetriesTransientFailuresOfIdempotentRequests(t *testing.T) {
 		{"HTTP 500 with a truncated envelope",
 			fixtures.Respond(500, `{"code":7,`), faults.Failure{Kind: api, Transient: true}},
 		{"unknown host",
-			fixtures.Fail(&net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}), faults.Failure{Kind: request}},
+			fixtures.Fail(&net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}),
+			faults.Failure{Kind: request, Transient: true, NotSent: true}},
 		{"HTTP 503 of a transport that sets no header and no body", func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusServiceUnavailable}, nil
 		}, faults.Failure{Kind: api, Transient: true}},

@@ -26,7 +26,7 @@ func TestErrorOfCallSaysWhetherTheCallMaySucceedLater(t *testing.T) {
 		"truncated JSON":       {response: fixtures.Respond(200, `{"code":`), want: true},
 		"invalid JSON":         {response: fixtures.Respond(200, `<html>`), want: false},
 		"reset connection":     {response: fixtures.Fail(errors.New("reset")), want: true},
-		"unknown host":         {response: fixtures.Fail(unknownHost), want: false},
+		"unknown host":         {response: fixtures.Fail(unknownHost), want: true},
 		"body over the limit":  {response: fixtures.Succeed, option: msgpush.WithMaxResponseBytes(1), want: false},
 		"timeout of the call":  {response: fixtures.NoResponse, option: msgpush.WithTimeout(time.Second), want: true},
 		"error of the limiter": {response: fixtures.Succeed, option: msgpush.WithRateLimiter(limiter), want: true},

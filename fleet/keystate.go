@@ -45,11 +45,13 @@ func (k knowledge) hasUsable(d time.Duration) bool {
 	return k.current.validFor(d) && !k.isRejected(k.current.generation)
 }
 
-// mayClaimAt returns when this replica may claim a fetch for a call that begins now. If the key expires, a
-// replica whose last fetch did not help waits for standby: its clock or its network may be at fault.
+// mayClaimAt returns when this replica may claim a fetch for a call that begins now. An expiring key is first
+// replaced by a replica whose last fetch helped. The others wait for standby, also those that have never fetched:
+// their clock or their network may be at fault.
 func (k knowledge) mayClaimAt() time.Time {
-	expires := k.current.generation > 0 && !k.isRejected(k.current.generation)
-	if expires && k.own.helped.IsZero() {
+	isExpiring := k.current.generation > 0 && !k.isRejected(k.current.generation)
+	hasHelped := !k.own.helped.IsZero()
+	if isExpiring && !hasHelped {
 		return time.Now().Add(standby)
 	}
 	return time.Time{}

@@ -45,7 +45,7 @@
 //   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A sweep
 //     that has skipped a page forgets no id, and reports nothing as missing, unless no known record is left.
 //     The next sweep follows after a minute.
-//   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept.
+//   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept, up to an hour.
 //
 // docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.
 package follow
@@ -77,7 +77,8 @@ type Options struct {
 	// SweepInterval is the time from one sweep to the next. A record that appears behind newer ones is delivered by
 	// the next sweep. 0 means 10 min.
 	SweepInterval time.Duration
-	// Window is how many known records may stand above a new one when it appears. 0 means 200.
+	// Window is how many known records may stand above a new one when a sweep sees it. It should be more than
+	// the records of SweepInterval, plus those that are created while a record is late. 0 means 200.
 	Window int
 	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the
 	// error at level Warn with [slog.Default].
@@ -130,7 +131,10 @@ type Batch[T any] struct {
 	Previous string
 }
 
-const batchSize = 500
+const (
+	batchSize   = 500
+	maxInterval = 365 * 24 * time.Hour // so that no sum of waits overflows
+)
 
 // A Follower delivers the new records of a list. It is made by [New], and runs once.
 type Follower[T any] struct {
@@ -172,6 +176,8 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		return nil, errorf("PageSize of the pager is negative: %d", pager.PageSize)
 	case o.PollInterval < 0:
 		return nil, errorf("PollInterval is negative: %v", o.PollInterval)
+	case o.PollInterval > maxInterval:
+		return nil, errorf("PollInterval is longer than a year: %v", o.PollInterval)
 	case o.SweepInterval < 0:
 		return nil, errorf("SweepInterval is negative: %v", o.SweepInterval)
 	case o.Window < 0:

@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,7 @@ func TestNew(t *testing.T) {
 		"no Fetch":               {msgpush.Pager[int64]{ID: pager.ID}, follow.Options{}, "Fetch of the pager is nil"},
 		"no ID":                  {msgpush.Pager[int64]{Fetch: pager.Fetch}, follow.Options{}, "ID of the pager is nil"},
 		"negative PollInterval":  {pager, follow.Options{PollInterval: -1}, "PollInterval is negative: -1ns"},
+		"PollInterval of ages":   {pager, follow.Options{PollInterval: math.MaxInt64}, "PollInterval is longer than a year"},
 		"negative SweepInterval": {pager, follow.Options{SweepInterval: -1}, "SweepInterval is negative: -1ns"},
 		"negative Window":        {pager, follow.Options{Window: -1}, "Window is negative: -1"},
 		"other text":             {pager, follow.Options{Position: "since"}, "Position is not that of a batch"},

@@ -219,7 +219,7 @@ func (r *reading[T]) missing(found int) error {
 		const format = "%w: no known record is left among %d others, of which %d count as new"
 		return errorf(format, ErrMissing, len(r.stamps), found)
 	case r.late > 0:
-		return errorf("%w: %d appeared more than %d places behind the newest one", ErrMissing, r.late, r.window)
+		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, r.late, r.window)
 	case r.position.Total > 0 && lacks > 0:
 		return errorf("%w: the list grew by %d more than were found", ErrMissing, lacks)
 	}

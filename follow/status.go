@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
+
+	"example.com/msgpush/internal/errs"
 )
 
 // ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a request
@@ -48,7 +51,9 @@ func (s Status) Check(limit time.Duration) error {
 	}
 	isTooLong := s.Err != nil && time.Since(s.FailingSince) > limit
 	if isTooLong || errors.Is(s.Err, ErrMissing) {
-		return errorf("failing since %s: %w", s.FailingSince.UTC().Format(layout), s.Err)
+		cause := strings.TrimPrefix(strings.TrimPrefix(s.Err.Error(), prefix), "msgpush: ")
+		text := prefix + "failing since " + s.FailingSince.UTC().Format(layout) + ": " + cause
+		return errs.Hide(text, s.Err, nil)
 	}
 	return nil
 }

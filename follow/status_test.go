@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,7 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 			require.ErrorIs(t, err, errDown)
 			assert.NotErrorIs(t, err, follow.ErrHangs)
 			assert.ErrorContains(t, err, "msgpush: following a list: failing since 2000-01-01 00:")
+			assert.Equal(t, 1, strings.Count(err.Error(), "msgpush"), err)
 			assert.NotEmpty(t, r.errors())
 			tt.end(s, db)
 			wait(20 * time.Minute)
@@ -79,7 +81,7 @@ func TestMissingRecordsFailTheCheckAtOnceUntilASweepIsComplete(t *testing.T) {
 		wait(11 * time.Minute)
 		assert.ErrorIs(t, r.Status().Err, follow.ErrMissing)
 		assert.ErrorIs(t, r.Status().Check(limit), follow.ErrMissing)
-		assert.ErrorContains(t, r.Status().Err, "1 appeared more than 20 places behind the newest one")
+		assert.ErrorContains(t, r.Status().Err, "1 were first seen below 20 known ones or more")
 		wait(time.Hour)
 		assert.NoError(t, r.Status().Err)
 		assert.Len(t, r.missing(), 1)

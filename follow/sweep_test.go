@@ -127,3 +127,37 @@ func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 		})
 	}
 }
+
+// These are the sizes of docs/following.md. Records appear late just after a sweep, just before one, and between.
+func TestLateRecordsAreDelivered(t *testing.T) {
+	tests := map[string]struct {
+		every, sweep, late time.Duration
+		window             int
+	}{
+		"a record a minute, three hours late": {time.Minute, 10 * time.Minute, 3 * time.Hour, 200},
+		"a record a second, six minutes late": {time.Second, 10 * time.Minute, 6 * time.Minute, 1000},
+		"50 records a second, a minute late":  {20 * time.Millisecond, time.Minute, time.Minute, 6500},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(int64(3*tt.window), 1)}
+			var db database
+			o := follow.Options{Window: tt.window, SweepInterval: tt.sweep}
+			r := start(t, s.pager(500), &db, o)
+			wait(time.Minute)
+			var late []int64
+			for range 4 {
+				for at := time.Duration(0); at < tt.sweep*11/10; at += tt.every {
+					s.prepend(100_000 + int64(len(s.list)))
+					wait(tt.every)
+				}
+				id := 1_000_000 + int64(len(late))
+				s.insertAt(int(tt.late/tt.every), id)
+				late = append(late, id)
+			}
+			wait(2 * tt.sweep)
+			assert.Subset(t, db.stored(), late)
+			assert.Empty(t, r.errors())
+		})
+	}
+}

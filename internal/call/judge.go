@@ -106,23 +106,23 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Fa
 // setUndecodable makes f the failure of a response with HTTP status 2xx that cannot be understood.
 func (f *Failure) setUndecodable(b rejectedBody) {
 	f.Kind = Undecodable
-	f.Cause = b.cause(f.Keys)
+	f.Cause = b.cause()
 	// A gateway may forward a truncated response as a complete one.
 	f.Transient = b.unreadableErr == nil && b.endsEarly()
+	var msg string
+	if b.env.hasTextAsCode() && json.Unmarshal(b.env.text(), &msg) == nil {
+		f.remark("the msg is " + redact.Shorten(f.Keys.Text(msg), maxMsg)) // not in the cause, which is logged
+	}
 }
 
 // cause returns why the body of an undecodable response cannot be understood.
-func (b rejectedBody) cause(keys *redact.Keys) error {
-	var msg string
+func (b rejectedBody) cause() error {
 	switch {
 	case b.unreadableErr != nil:
 		return errs.Hide(b.unreadableErr.Error(), b.decodeErr, nil)
 	case b.endsEarly():
 		text := fmt.Sprintf("the JSON ends too early, after %d bytes", len(b.bytes))
 		return errs.Hide(text, errors.Join(b.jsonErr, b.decodeErr), nil)
-	case b.env.hasTextAsCode() && json.Unmarshal(b.env.text(), &msg) == nil:
-		text := b.decodeErr.Error() + "; the msg is " + redact.Shorten(keys.Text(msg), maxMsg)
-		return errs.Hide(text, b.decodeErr, nil)
 	default:
 		return b.decodeErr
 	}

@@ -106,8 +106,14 @@ func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], erro
 		it.cursor.requested = int64(it.pageSize)
 		page, err = it.source.Page(ctx, it.nextPage, it.pageSize)
 	}
-	isAtEnd := it.nextPage > 1 && it.nextPage >= it.cursor.lastPage()
-	if page == nil && isAtEnd && it.source.IsNoSuchPage(err) {
+	last := it.cursor.lastPage()
+	isAtEnd := it.nextPage > 1 && it.nextPage >= last
+	mayBeMissing := page == nil && isAtEnd && it.source.IsNoSuchPage(err)
+	if mayBeMissing && it.nextPage == last { // the total promises this page: a second pass costs more than a request
+		page, err = it.source.Page(ctx, it.nextPage, int(it.cursor.requested))
+		mayBeMissing = page == nil && it.source.IsNoSuchPage(err)
+	}
+	if mayBeMissing {
 		it.noPage = AtPage(it.nextPage, err)
 		return new(Response[T, O]), nil
 	}

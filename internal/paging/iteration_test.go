@@ -74,12 +74,12 @@ func TestRecordThatIsLeftOutCountsOnce(t *testing.T) {
 		{
 			"on two pages, in place of another record",
 			static(4, []int64{1, -2}, []int64{-2, 4}), []int64{1, 4},
-			bad + "\nmsgpush: page 2: inconsistent list: 3 of 4 records came",
+			bad + "; page 2: inconsistent list: 3 of 4 records came",
 		},
 		{
 			"no id, and a record is missing: the second pass counts anew",
 			static(4, []int64{1, 0}, []int64{1, 4}), []int64{1, 4},
-			bad + "\nmsgpush: page 2: inconsistent list: 3 of 4 records came",
+			bad + "; page 2: inconsistent list: 3 of 4 records came",
 		},
 		{
 			"left out, and delivered in the second pass",
@@ -88,7 +88,7 @@ func TestRecordThatIsLeftOutCountsOnce(t *testing.T) {
 				return 4, pages[request-1]
 			},
 			[]int64{1, 3, 2},
-			bad + "\nmsgpush: page 2: inconsistent list: 3 of 4 records came",
+			bad + "; page 2: inconsistent list: 3 of 4 records came",
 		},
 		{"page of which no record fits, in the middle", static(6, []int64{1, 2}, []int64{-3, -4}, []int64{5, 6}),
 			[]int64{1, 2, 5, 6}, "msgpush: page 2: a record cannot be decoded"},
@@ -138,7 +138,7 @@ func TestErrorResponseForAPageThatDoesNotExistStandsForAnEmptyPage(t *testing.T)
 		err       string
 	}{
 		"behind the end":      {4, 4, ""},
-		"the last page":       {5, 4, "msgpush: page 5: HTTP 404\nmsgpush: page 3: inconsistent list: 4 of 5 records came"},
+		"the last page":       {5, 4, "msgpush: page 5: HTTP 404; page 3: inconsistent list: 4 of 5 records came"},
 		"total below the end": {2, 4, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,6 +170,30 @@ func TestErrorResponseForAPageThatDoesNotExistStandsForAnEmptyPage(t *testing.T)
 			}
 		})
 	}
+}
+
+func TestErrorOfAMomentForTheLastPageNeedsNoSecondPass(t *testing.T) {
+	requests := 0
+	it := New(Source[int64, int64]{
+		Fetch: func(_ context.Context, number, size int) (*Response[int64, int64], error) {
+			requests++
+			if requests == 50 {
+				return nil, errors.New("too many requests, by a code that the client does not know")
+			}
+			id := int64(number) * 2
+			return &Response[int64, int64]{PageNum: number, PageSize: size, Total: 100, List: []int64{id - 1, id}}, nil
+		},
+		ID:              func(id int64) int64 { return id },
+		OmittedID:       func(id int64) int64 { return id },
+		IsErrorResponse: func(error) bool { return true },
+		IsNoSuchPage:    func(error) bool { return true },
+	}, 2, 0)
+	for it.More() && it.NextPage() <= 50 {
+		_, err := it.Next(t.Context())
+		require.NoError(t, err)
+	}
+	assert.EqualValues(t, 100, it.Came())
+	assert.Equal(t, 51, requests)
 }
 
 // A service that sends the same page again and again makes no progress, although each page leaves out

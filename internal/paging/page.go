@@ -103,11 +103,26 @@ func (e *pageError) Error() string {
 
 func (e *pageError) Unwrap() error { return e.err }
 
-// Join is like errors.Join, but returns a single error unchanged.
+// Join is like errors.Join, but its text is one line, and it returns a single error unchanged.
 func Join(problems ...error) error {
 	problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil })
-	if len(problems) == 1 {
+	switch len(problems) {
+	case 0:
+		return nil
+	case 1:
 		return problems[0]
 	}
-	return errors.Join(problems...)
+	return joined(problems)
 }
+
+type joined []error
+
+func (e joined) Error() string {
+	text := e[0].Error()
+	for _, err := range e[1:] {
+		text += "; " + strings.TrimPrefix(err.Error(), "msgpush: ")
+	}
+	return text
+}
+
+func (e joined) Unwrap() []error { return e }

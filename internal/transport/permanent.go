@@ -22,7 +22,8 @@ func DialFailed(err error) bool {
 }
 
 // IsPermanent reports whether a request that failed with err, without a complete response, would
-// fail again; see msgpush.RetryPolicy.
+// fail again; see msgpush.RetryPolicy. An unknown host is not permanent: in a cluster, a name has no address for
+// seconds while its service is deployed.
 func IsPermanent(err error) bool {
 	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
 		return proxyErr.status/100 != 5 && !httpspec.IsRetryable(proxyErr.status)
@@ -44,7 +45,6 @@ var permanentErrors = []error{http.ErrSchemeMismatch}
 
 var permanentTypes = []func(error) bool{
 	isSchemeMismatch,
-	isUnknownHost,
 	wraps[*tls.CertificateVerificationError],
 	wraps[x509.UnknownAuthorityError],
 	wraps[x509.HostnameError],
@@ -56,13 +56,6 @@ var permanentTypes = []func(error) bool{
 func isSchemeMismatch(err error) bool {
 	recordErr, ok := errors.AsType[tls.RecordHeaderError](err)
 	return ok && string(recordErr.RecordHeader[:]) == "HTTP/"
-}
-
-// isUnknownHost reports whether there is no such host. A name server that does not respond or fails
-// is another error.
-func isUnknownHost(err error) bool {
-	dnsErr, ok := errors.AsType[*net.DNSError](err)
-	return ok && dnsErr.IsNotFound
 }
 
 // wraps reports whether err is or wraps an E.

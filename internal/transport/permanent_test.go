@@ -40,7 +40,7 @@ func TestIsPermanentAndDialFailed(t *testing.T) {
 		{"HTTP in place of HTTPS", http.ErrSchemeMismatch, true, false},
 		{"HTTP in place of a TLS record", record("HTTP/"), true, false},
 		{"another protocol in place of a TLS record", record("SSH-2"), false, false},
-		{"unknown host", op("dial", &net.DNSError{IsNotFound: true}), true, true},
+		{"unknown host", op("dial", &net.DNSError{IsNotFound: true}), false, true},
 		{"name server that fails", op("dial", &net.DNSError{IsTemporary: true}), false, true},
 		{"name server that does not respond", op("dial", &net.DNSError{IsTimeout: true}), false, true},
 
