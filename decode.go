@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -81,33 +82,22 @@ func isErrorCode(code int) bool { return code != 0 && code != call.CodeSuccess }
 
 // decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted.
 func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
-	convertFirst := d.convertFirst != nil && d.convertFirst.Load()
-	if convertFirst && json.Valid(body) {
-		return decodeConverted[T](d, body)
-	}
-	err = d.unmarshal(body, &env)
-	if err == nil || isErrorCode(env.Code) || !json.Valid(body) {
-		return env, body, err
+	skipsStep1 := d.convertFirst != nil && d.convertFirst.Load() && json.Valid(body)
+	if !skipsStep1 {
+		err = d.unmarshal(body, &env)
+		if err == nil || isErrorCode(env.Code) || !json.Valid(body) {
+			return env, body, err
+		}
 	}
 	converted, changed := convertScalars[T](body)
-	if !changed && isPage[T]() {
+	if err != nil && !changed && isPage[T]() {
 		return env, body, err // decoding it again would fail again
 	}
 	env = Envelope[*T]{}
 	err = json.Unmarshal(converted, &env)
-	isConverted := changed && !isErrorCode(env.Code) // a gateway may send another code than the service
-	if isConverted && d.convertFirst != nil {
-		d.convertFirst.Store(true)
-	}
-	return env, converted, err
-}
-
-// decodeConverted makes step 2 for valid JSON, without step 1.
-func decodeConverted[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
-	converted, changed := convertScalars[T](body)
-	err = json.Unmarshal(converted, &env)
-	if !changed && !isErrorCode(env.Code) {
-		d.convertFirst.Store(false)
+	isSuccess := !isErrorCode(env.Code) // a gateway may send another code than the service
+	if isSuccess && d.convertFirst != nil {
+		d.convertFirst.Store(changed)
 	}
 	return env, converted, err
 }
@@ -133,22 +123,24 @@ func idOf(raw []byte) json.RawMessage {
 	return object.ID
 }
 
+// recordTypes are the types of records. A record of another type may have no value.
+var recordTypes = []reflect.Type{
+	reflect.TypeFor[ForwardLog](),
+	reflect.TypeFor[ForwardRule](),
+	reflect.TypeFor[MailChannel](),
+	reflect.TypeFor[MPChannel](),
+}
+
 // isEmptyRecord reports whether r points to a record of this package, or to a pointer to one, that has no
 // value. Such a record needs an id in the JSON.
-func isEmptyRecord[T any](r *T) bool { return hasNoValue(r) || hasNoValue(*r) }
-
-func hasNoValue(record any) bool {
-	switch r := record.(type) {
-	case *ForwardLog:
-		return r == nil || *r == ForwardLog{}
-	case *ForwardRule:
-		return r == nil || *r == ForwardRule{}
-	case *MailChannel:
-		return r == nil || *r == MailChannel{}
-	case *MPChannel:
-		return r == nil || *r == MPChannel{}
+func isEmptyRecord[T any](r *T) bool {
+	t := reflect.TypeFor[T]()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	return false
+	v := reflect.ValueOf(r).Elem()
+	isEmpty := v.IsZero() || reflect.Indirect(v).IsZero()
+	return isEmpty && slices.Contains(recordTypes, t)
 }
 
 // describe returns an error that says which JSON was expected for an envelope of type t, and wraps err, whose

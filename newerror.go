@@ -83,8 +83,8 @@ func operationName(operation string, keys *redact.Keys) string {
 }
 
 // argumentError returns the error of a call whose request cannot be sent.
-func argumentError(operation string, keys redact.Keys, err error) error {
-	text := "msgpush: " + operationName(operation, &keys) + ": " + causeText(err, "", &keys)
+func argumentError(operation string, keys *redact.Keys, err error) error {
+	text := "msgpush: " + operationName(operation, keys) + ": " + causeText(err, "", keys)
 	return errs.Hide(text, err, isOwnError)
 }
 

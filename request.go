@@ -131,7 +131,7 @@ func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool
 	start := time.Now()
 	result, err := c.caller.Do(ctx, spec)
 	if err != nil {
-		return nil, argumentError(spec.Operation, *result.Keys, err)
+		return nil, argumentError(spec.Operation, result.Keys, err)
 	}
 	err = newError(cmp.Or(result.Failure, result.LeftOut))
 	if c.observeCall != nil {

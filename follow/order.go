@@ -53,16 +53,17 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 	return nil
 }
 
-// setOrder lets three quarters of the neighbours decide, and at least three of them, since single times may be
-// wrong. The result is kept if the list has several pages. A single page has the newest record in any case.
+// setOrder lets three quarters of the neighbours with different times decide, and at least three of them, since
+// single times may be wrong. The result is kept if the list has several pages. A single page has the newest record in
+// any case.
 func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	hasSeveralPages := f.numbers.pages > 1
-	ascents := ascentsOf(times)
-	enough := max(3, len(times)/2) // ascents are counted less the descents
-	isClear := ascents <= -enough || ascents >= enough
+	up, down := neighbours(times)
+	most := max(up, down)
+	isClear := most >= 3 && 4*most >= 3*(up+down)
 	mayDecide := isClear || !hasSeveralPages
 	f.position.HasOrder = isClear && hasSeveralPages
-	f.position.NewestLast = ascents > 0 && mayDecide
+	f.position.NewestLast = up > down && mayDecide
 }
 
 // startAgain makes the next poll a first start.
@@ -76,12 +77,17 @@ func (f *Follower[T]) startAgain(ctx context.Context) {
 	}
 }
 
-// ascentsOf returns how many times are later than the one before, less how many are earlier.
-func ascentsOf(times []msgpush.DateTime) (ascents int) {
+// neighbours returns how many times are later than the one before, and how many are earlier.
+func neighbours(times []msgpush.DateTime) (later, earlier int) {
 	for i := 1; i < len(times); i++ {
-		ascents += cmp.Compare(times[i], times[i-1])
+		switch cmp.Compare(times[i], times[i-1]) {
+		case 1:
+			later++
+		case -1:
+			earlier++
+		}
 	}
-	return ascents
+	return later, earlier
 }
 
 // times returns the valid creation times of a page.

@@ -75,33 +75,38 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 		p.deepest, p.backs = number, 0
 	}
 	for {
-		page, err := f.page(ctx, number, n)
-		if err == nil && f.hasShrunk(p, page) {
-			page, err = f.page(ctx, number, n) // the response may have come from a server that is behind
-		}
-		if err != nil && f.skipsPages() {
+		page, err := f.pageUnlessBehind(ctx, p, number, n)
+		switch {
+		case err != nil && f.skipsPages():
 			p.skip(number)
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
-		}
-		if !f.hasShrunk(p, page) {
+		case !f.hasShrunk(p, page):
 			f.enter(ctx, p, page, number)
 			return nil
-		}
-		before, err := p.back(number, page.Total)
-		if err != nil && f.skipsPages() { // skips the records that may have moved
+		case p.backs < maxBacks:
+			number = p.back(number, page.Total)
+		case f.skipsPages(): // skips the records that may have moved
 			f.enter(ctx, p, page, number)
 			p.hasGap = true
 			return nil
-		}
-		if err != nil {
+		default:
+			err := errorf("its total fell at page %d after each of %d attempts", p.deepest, maxBacks+1)
 			f.pageFailed(ctx, err)
 			return err
 		}
-		number = before
 	}
+}
+
+// pageUnlessBehind requests a page, and once more if its total has fallen: the response may have come from a
+// server that is behind.
+func (f *Follower[T]) pageUnlessBehind(ctx context.Context, p *place[T], number int, n need) (*msgpush.Page[T], error) {
+	page, err := f.page(ctx, number, n)
+	if err == nil && f.hasShrunk(p, page) {
+		return f.page(ctx, number, n)
+	}
+	return page, err
 }
 
 // isReadAgain reports whether the reading went back to a page that it had read before.
@@ -117,15 +122,12 @@ func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T]) bool {
 
 // back returns the page from which on the list is read again: as many records as the total fell by may have
 // moved to the pages before.
-func (p *place[T]) back(number int, total int64) (int, error) {
-	if p.backs == maxBacks {
-		return 0, errorf("its total fell at page %d after each of %d attempts", p.deepest, maxBacks+1)
-	}
+func (p *place[T]) back(number int, total int64) int {
 	p.backs++
 	fall := p.total - total
 	p.total = total
 	moved := 1 + (fall-1)/int64(max(1, p.longest)) // pages
-	return int(max(1, int64(number)-moved)), nil
+	return int(max(1, int64(number)-moved))
 }
 
 // enter makes a page the one that the reading has reached.

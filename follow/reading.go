@@ -136,22 +136,26 @@ func (r *reading[T]) mayLackKnown() bool { return r.hasGap && r.known > 0 }
 // needOfNextPage applies the rules of first starts, polls and sweeps. hasUnknown means that an unknown record
 // is on the latest page.
 func (r *reading[T]) needOfNextPage(hasUnknown bool) need {
-	isEnough := len(r.stamps) >= 2*r.window
+	if !r.position.started {
+		return r.needOfFirstStart()
+	}
+	mayHaveLate := hasUnknown && r.known < r.window
 	switch {
-	case !r.position.started && isEnough:
-		return notNeeded
-	case !r.position.started:
-		return optional
 	case r.areKnownDeleted():
 		return notNeeded
 	case r.isAboveKnown(), r.mayHaveNew():
 		return required
-	}
-	mayHaveLate := hasUnknown && r.known < r.window
-	if (mayHaveLate || r.isSweep) && !r.hasDepth() {
+	case (mayHaveLate || r.isSweep) && !r.hasDepth():
 		return optional
 	}
 	return notNeeded
+}
+
+func (r *reading[T]) needOfFirstStart() need {
+	if len(r.stamps) >= 2*r.window {
+		return notNeeded
+	}
+	return optional
 }
 
 // areKnownDeleted reports whether the known records were probably deleted. If the list has grown by as many

@@ -25,14 +25,14 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	body := bytesOf(resp)
 	charsetErr := checkCharset(resp, body, &s.keys)
 	if charsetErr != nil || !httpspec.IsSuccess(resp.StatusCode) {
-		return c.unsuccessful(s, resp, rejectedBody{bytes: body, unreadableErr: charsetErr})
+		return c.unsuccessful(s, resp, newRejectedBody(resp, body, nil, charsetErr, &s.keys))
 	}
 	if resp.StatusCode == http.StatusNoContent && len(body) == 0 {
 		body = []byte(successWithoutData)
 	}
 	leftOut, err := s.spec.Decode(body, c.Unmarshal)
 	if err != nil {
-		return c.unsuccessful(s, resp, rejectedBody{bytes: body, decodeErr: err})
+		return c.unsuccessful(s, resp, newRejectedBody(resp, body, err, nil, &s.keys))
 	}
 	if leftOut != nil {
 		s.leftOut = &Failure{
@@ -77,6 +77,16 @@ type rejectedBody struct {
 	jsonErr       error // of env
 }
 
+func newRejectedBody(resp *http.Response, body []byte, decodeErr, charsetErr error, keys *redact.Keys) rejectedBody {
+	b := rejectedBody{bytes: body, decodeErr: decodeErr, unreadableErr: charsetErr}
+	b.env, b.jsonErr = decodeError(body)
+	encodingErr := checkEncoding(resp, keys)
+	if b.jsonErr != nil && encodingErr != nil {
+		b.unreadableErr = encodingErr
+	}
+	return b
+}
+
 // endsEarly reports whether the JSON is truncated.
 func (b rejectedBody) endsEarly() bool {
 	return errors.Is(b.jsonErr, io.EOF) || errors.Is(b.jsonErr, io.ErrUnexpectedEOF)
@@ -84,11 +94,6 @@ func (b rejectedBody) endsEarly() bool {
 
 // unsuccessful returns the failure of a response that is not a success.
 func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Failure {
-	b.env, b.jsonErr = decodeError(b.bytes)
-	encodingErr := checkEncoding(resp, &s.keys)
-	if b.jsonErr != nil && encodingErr != nil {
-		b.unreadableErr = encodingErr
-	}
 	f := &Failure{Call: s.soFar(), Status: resp.StatusCode, Header: resp.Header}
 	f.Code, f.IsEnvelope = b.env.code()
 	if mayComeFromOtherService(f.Status) {

@@ -134,19 +134,21 @@ func (c *Cache) get(ctx context.Context, rejected string) (string, *pendingFetch
 	defer c.mu.Unlock()
 	isValid, now := c.isValid(), time.Now()
 	isRejected := isValid && c.key == rejected
-	if c.current != nil {
-		isBeingReplaced := isRejected || c.key == c.current.replaced
-		if !isValid || isBeingReplaced {
-			return "", c.current, nil
+	if f := c.current; f != nil {
+		isUsable := isValid && !isRejected && c.key != f.replaced
+		if isUsable {
+			return c.key, nil, nil
 		}
-		return c.key, nil, nil
+		return "", f, nil
 	}
-	hasTooMany := c.running == MaxRunning
+	if c.running == MaxRunning {
+		if isValid {
+			return c.key, nil, nil
+		}
+		return "", nil, c.timeoutError(context.DeadlineExceeded)
+	}
 	isRenewalDue := endsWithin(c.Early, c.expires) && !now.Before(c.renewAfter)
 	switch {
-	case hasTooMany && !isValid:
-		return "", nil, c.timeoutError(context.DeadlineExceeded)
-	case hasTooMany: // the key is used as long as it is valid
 	case !isValid:
 		return "", c.start(ctx, rejected), nil
 	case isRejected && !now.Before(c.replaceAfter):

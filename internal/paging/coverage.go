@@ -8,7 +8,7 @@ type coverage struct {
 	ahead struct{ from, to int64 }
 }
 
-// add marks the offsets of a page as covered. A page behind a gap is kept until the gap is filled.
+// add marks the offsets of a page as covered. Of the pages behind a gap, the latest is kept until the gap is filled.
 func (c *coverage) add(from, to int64) {
 	if from > c.end {
 		c.ahead.from, c.ahead.to = from, to
@@ -20,11 +20,13 @@ func (c *coverage) add(from, to int64) {
 	}
 }
 
-// grow is called if the total has risen by d: a record that is now at the offset x was in [x-d, x].
-func (c *coverage) grow(d int64) { c.ahead.from += d }
+// inserted keeps those offsets of the page ahead that are covered wherever d records were inserted: the record
+// that is at the offset x now was at one of x-d to x.
+func (c *coverage) inserted(d int64) { c.ahead.from += d }
 
-// shrink is called if the total has fallen by d: a record that is now at the offset x was in [x, x+d].
-func (c *coverage) shrink(d int64) { c.ahead.to -= d }
+// deleted keeps those offsets of the page ahead that are covered wherever d records were deleted: the record that
+// is at the offset x now was at one of x to x+d.
+func (c *coverage) deleted(d int64) { c.ahead.to -= d }
 
 // stepBack marks the last d covered offsets before a gap as no longer covered.
 func (c *coverage) stepBack(d int64) { c.end = max(0, c.end-d) }

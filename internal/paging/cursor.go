@@ -152,11 +152,17 @@ func (cur *cursor) updateSize(p pageInfo) {
 // than the service sent them: reversed in time, an insertion is a deletion.
 func (cur *cursor) updateTotal(p pageInfo) {
 	isFirstTotal := !cur.hasTotal && p.total != unknown
-	cur.hasTotal = cur.hasTotal || isFirstTotal // from now on, totalOf ignores the number of pages
-	total := cur.totalOf(p)
+	cur.hasTotal = cur.hasTotal || isFirstTotal
+	total := int64(unknown)
+	switch {
+	case !cur.hasTotal:
+		total = cur.estimate(p)
+	case cur.isCredible(p):
+		total = p.total
+	}
 	switch {
 	case isFirstTotal:
-		cur.expected = total // instead of the estimate by the number of pages
+		cur.expected = total // instead of the estimate
 	case cur.expected == unknown:
 		cur.expected = max(cur.total, total) // in the second pass, cur.total is the last total of the first one
 	}
@@ -173,26 +179,15 @@ func (cur *cursor) updateTotal(p pageInfo) {
 func (cur *cursor) move(change int64) {
 	if change >= 0 {
 		cur.came.end += change
-		cur.covered.grow(change)
+		cur.covered.inserted(change)
 		return
 	}
-	cur.covered.shrink(-change)
+	cur.covered.deleted(-change)
 	if cur.limit.allowsStepBack() {
 		cur.covered.stepBack(-change)
 	} else {
 		cur.limit.isHit = true
 	}
-}
-
-// totalOf returns the length of the list by a response, or unknown.
-func (cur *cursor) totalOf(p pageInfo) int64 {
-	if !cur.hasTotal {
-		return cur.estimate(p)
-	}
-	if !cur.isCredible(p) {
-		return unknown
-	}
-	return p.total
 }
 
 // estimate returns the length of the list if each reported page is full. A page without records may be the
