@@ -131,11 +131,6 @@ type Batch[T any] struct {
 	Previous string
 }
 
-const (
-	batchSize   = 500
-	maxInterval = 365 * 24 * time.Hour // so that no sum of waits overflows
-)
-
 // A Follower delivers the new records of a list. It is made by [New], and runs once.
 type Follower[T any] struct {
 	pager   msgpush.Pager[T]
@@ -257,7 +252,7 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 			}
 		}
 		delivered += len(chunk)
-		if n := f.maxBurst(); delivered > n {
+		if n := max(maxBurst, 4*f.options.Window); delivered > n {
 			f.forgetBelow(newItems[delivered-n : delivered])
 		}
 		if err := f.storeBatch(ctx, batch); err != nil {
@@ -267,10 +262,6 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 	}
 	return nil
 }
-
-// maxBurst is how many of the records that a poll delivers are known after it. If all of them are deleted before
-// the next sweep, no known record is left.
-func (f *Follower[T]) maxBurst() int { return max(10_000, 4*f.options.Window) }
 
 // forgetBelow forgets all other ids, which stand below these records: otherwise, a long catch-up would store ever
 // longer positions.
@@ -287,7 +278,7 @@ func (f *Follower[T]) forgetBelow(newest []item[T]) {
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
 	f.stored = batch.Position
-	return f.untilSuccess(ctx, storeFails, math.MaxInt, time.Second, func() error {
+	return f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func() error {
 		f.beginStep()
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)

@@ -46,7 +46,7 @@ func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecor
 	if f.reported[hash] {
 		return
 	}
-	if len(f.reported) > 1000 { // bounds the memory of a program that runs for years
+	if len(f.reported) == maxReported { // bounds the memory of a program that runs for years
 		clear(f.reported)
 	}
 	f.reported[hash] = true

@@ -8,13 +8,6 @@ import (
 	"example.com/msgpush"
 )
 
-const (
-	maxSearches = 3 // how often the newest page is searched while the list grows or shrinks
-	maxRepeats  = 3 // pages in a row with the same records
-	maxBacks    = 5 // how often a reading goes back from a page
-	maxSkips    = 2 // pages in a row that are skipped
-)
-
 // A place is the page that a reading has reached.
 type place[T any] struct {
 	number  int
@@ -146,14 +139,10 @@ func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page
 	p.skips = 0
 }
 
-// skipAfter is how long pages must have failed before such a page is skipped. An outage is seldom longer, and
-// page 1 succeeds meanwhile: a record may be too long, or the service refuses deep pages.
-const skipAfter = 15 * time.Minute
-
 // skipsPages reports whether pages that fail are skipped. In a first start, the records of such a page would seem
 // to be new later.
 func (f *Follower[T]) skipsPages() bool {
-	failing := f.failures[sweepFails]
+	failing := f.failures[ofSweep]
 	return f.position.started && failing.err != nil && time.Since(failing.since) >= skipAfter
 }
 

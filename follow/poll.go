@@ -23,7 +23,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	leavesNewer := r.hasDropped && len(newItems) > 0
 	switch {
 	case leavesNewer && r.isNoneLeft():
-		f.note(ctx, recordsMissing, r.missing(len(newItems)))
+		f.failed(ctx, ofList, r.missing(len(newItems)))
 	case leavesNewer, !r.endsSweep():
 	case r.mayLackKnown():
 		f.sweepAt = begun.Add(min(time.Minute, f.options.SweepInterval)) // the page may have failed for a moment
@@ -41,9 +41,11 @@ func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []it
 	missing := r.missing(len(newItems)) // compared with the position before makeKnown
 	if missing != nil {
 		f.numbers.forgetPages()
+		f.failed(ctx, ofList, missing)
+	} else {
+		f.succeeded(ofList)
 	}
-	f.note(ctx, sweepFails, nil)
-	f.note(ctx, recordsMissing, missing)
+	f.succeeded(ofSweep)
 	hasNewlyKnown := f.makeKnown(r, newItems)
 	if !hasNewlyKnown || len(newItems) > 0 { // deliver stores the position with the records
 		return nil
@@ -61,7 +63,7 @@ func (f *Follower[T]) firstStart(ctx context.Context) error {
 		f.makeKnown(r, nil)
 		f.pause(ctx, 0)
 		if !r.isCut {
-			f.note(ctx, sweepFails, nil)
+			f.succeeded(ofSweep)
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
 		}
 	}
@@ -101,6 +103,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 	}
 	for {
 		hasUnknown := r.add(p.items)
+		// A record moved to a page that was read before: it is unknown which of the known records stand above it.
 		hasMovedUp := hasUnknown && r.known > 0 && f.isReadAgain(p)
 		if hasMovedUp {
 			r.isCut = true

@@ -8,10 +8,7 @@ import (
 	"example.com/msgpush"
 )
 
-const (
-	positionVersion = 1
-	maxUnseen       = 3 // sweeps after which an id is forgotten
-)
+const positionVersion = 1
 
 // A position says which records are known.
 type position struct {

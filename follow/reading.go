@@ -6,19 +6,6 @@ import (
 	"example.com/msgpush"
 )
 
-// maxOld is the number of unknown records, created before the newest known one and without a known one among
-// them, after which no known one is searched for: the known ones were probably deleted. Some services refuse
-// the pages behind 10,000 records.
-const maxOld = 5_000
-
-// maxUndecided is the number of undecided records, or 2 × Window if that is more, after which a known one
-// below them is not searched for: an import of old records has seldom more.
-const maxUndecided = 5_000
-
-// maxHeld is the number of records that a poll holds. After an outage of a month, more may be new than fit into
-// memory.
-const maxHeld = 200_000
-
 // A stamp is the part of a record that a position keeps.
 type stamp struct {
 	id      int64

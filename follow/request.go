@@ -14,7 +14,7 @@ import (
 // page requests a page, and one that is not optional several times. If it fails, the next poll is a sweep.
 func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	var page *msgpush.Page[T]
-	err := f.untilSuccess(ctx, pollFails, maxAttempts(number, n), f.options.PollInterval, func() (err error) {
+	err := f.untilSuccess(ctx, ofPoll, attemptsFor(number, n), f.options.PollInterval, func() (err error) {
 		page, err = f.pageOnce(ctx, number, n)
 		return err
 	})
@@ -25,20 +25,20 @@ func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Pa
 	return page, err
 }
 
-// maxAttempts returns how often a page is requested. Page 1 always exists.
-func maxAttempts(number int, n need) int {
+// attemptsFor returns how often a page is requested.
+func attemptsFor(number int, n need) int {
 	switch {
 	case n == optional:
 		return 1
 	case number == 1:
 		return math.MaxInt
 	}
-	return 5
+	return maxAttempts
 }
 
 // pageFailed reports the error of a page, and makes the next poll a sweep.
 func (f *Follower[T]) pageFailed(ctx context.Context, err error) {
-	f.note(ctx, sweepFails, err)
+	f.failed(ctx, ofSweep, err)
 	f.sweepAt = time.Now()
 	f.mustWait = retryAfter(err)
 }

@@ -19,7 +19,7 @@ func (f *Follower[T]) untilSuccess(
 	for n := 1; errs.OfContext(ctx) == nil; n++ {
 		err := step()
 		if err == nil {
-			f.note(ctx, c, nil)
+			f.succeeded(c)
 			return nil
 		}
 		if errs.OfContext(ctx) != nil {
@@ -28,7 +28,7 @@ func (f *Follower[T]) untilSuccess(
 		if n == attempts || errors.Is(err, ErrReplaced) {
 			return err
 		}
-		f.note(ctx, c, err)
+		f.failed(ctx, c, err)
 		f.sleep(ctx, max(f.jitter(wait), retryAfter(err)))
 		wait = min(2*wait, maxWait)
 	}

@@ -62,10 +62,10 @@ func (s Status) Check(limit time.Duration) error {
 type cause int
 
 const (
-	pollFails cause = iota
-	sweepFails
-	recordsMissing // by the latest sweep
-	storeFails
+	ofPoll  cause = iota
+	ofSweep       // a page failed, and no sweep has succeeded since
+	ofList        // records are missing by the latest sweep
+	ofStore
 	numCauses
 )
 
@@ -106,21 +106,25 @@ func (f *Follower[T]) beginStep() {
 	f.update(func(s *Status) { s.NextStep = time.Now() })
 }
 
-// note takes the result of a step, which is an error or nil, and reports the error.
-func (f *Follower[T]) note(ctx context.Context, c cause, err error) {
-	switch {
-	case err == nil:
-		f.failures[c] = failure{}
-	case f.failures[c].err == nil:
-		f.failures[c] = failure{err, time.Now()}
-	default:
-		f.failures[c].err = err
+// failed takes the error of a step, and reports it.
+func (f *Follower[T]) failed(ctx context.Context, c cause, err error) {
+	if f.failures[c].err == nil {
+		f.failures[c].since = time.Now()
 	}
+	f.failures[c].err = err
+	f.updateFailure()
+	f.report(ctx, err)
+}
+
+// succeeded takes the success of a step.
+func (f *Follower[T]) succeeded(c cause) {
+	f.failures[c] = failure{}
+	f.updateFailure()
+}
+
+func (f *Follower[T]) updateFailure() {
 	oldest := f.failures.oldest()
 	f.update(func(s *Status) { s.Err, s.FailingSince = oldest.err, oldest.since })
-	if err != nil {
-		f.report(ctx, err)
-	}
 }
 
 func (f *Follower[T]) report(ctx context.Context, err error) {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"example.com/msgpush/internal/httpspec"
 )
@@ -29,9 +28,8 @@ const minKey = 6
 // Keys are access keys to redact. Texts must be redacted before [Shorten] changes them, which could leave a
 // part of a key. The zero value has no keys. A copy may be changed independently of the original.
 type Keys struct {
-	keys   []string
-	forms  []string              // of keys, the longest first, since a form may contain another; nil: not made yet
-	latest *atomic.Pointer[Keys] // the keys of a copy whose forms were made last; nil before Prepare
+	keys  []string
+	forms []string // of keys, the longest first, since a form may contain another; nil: not made yet
 }
 
 // Has reports whether a key was added. A key that is too short never is.
@@ -46,29 +44,11 @@ func (k *Keys) Add(key string) {
 	k.forms = nil
 }
 
-// Prepare makes the forms of the keys. Copies of k use them, too, and also forms that another copy has made
-// of the same keys: making them takes a quarter of the time of a short call.
+// Prepare makes the forms of the keys, unless they have been made. Copies share them, until a key is added.
 func (k *Keys) Prepare() {
-	k.latest = new(atomic.Pointer[Keys])
-	k.prepare()
-}
-
-// prepare makes the forms of the keys, unless a copy has made them.
-func (k *Keys) prepare() {
-	if k.forms != nil || len(k.keys) == 0 {
-		return
-	}
-	if k.latest == nil {
+	if k.forms == nil && len(k.keys) > 0 {
 		k.forms = formsOfAll(k.keys)
-		return
 	}
-	latest := k.latest.Load()
-	hasSameKeys := latest != nil && slices.Equal(latest.keys, k.keys)
-	if !hasSameKeys {
-		latest = &Keys{keys: k.keys, forms: formsOfAll(k.keys)}
-		k.latest.Store(latest)
-	}
-	k.forms = latest.forms
 }
 
 func formsOfAll(keys []string) (forms []string) {
@@ -132,7 +112,7 @@ func (k *Keys) Text(foreign string) string {
 }
 
 func (k *Keys) replace(text string) string {
-	k.prepare()
+	k.Prepare()
 	for _, form := range k.forms {
 		text = strings.ReplaceAll(text, form, Placeholder)
 	}

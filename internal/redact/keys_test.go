@@ -18,7 +18,6 @@ import (
 
 	"example.com/msgpush/internal/httpspec"
 	"example.com/msgpush/internal/redact"
-	"example.com/msgpush/internal/tests/fixtures"
 )
 
 // oddKeys are keys with characters that encoders escape, or that other changes of a text could
@@ -155,26 +154,6 @@ func TestCopyOfKeysMayBeChanged(t *testing.T) {
 	assert.Equal(t, "[redacted] key-two key-three", original.Text(text))
 	assert.Equal(t, "[redacted] [redacted] key-three", first.Text(text))
 	assert.Equal(t, "[redacted] key-two [redacted]", second.Text(text))
-}
-
-// A call with a key source adds the same key as the call before.
-func TestCopiesWithTheSameKeysMakeTheirFormsOnce(t *testing.T) {
-	fixtures.SkipIfRace(t)
-	const key, text = "key-of-the-source", "a text with key-of-the-source"
-	var original redact.Keys
-	original.Prepare()
-	allocations := testing.AllocsPerRun(100, func() {
-		c := original
-		c.Add(key)
-		assert.Equal(t, "a text with [redacted]", c.Text(text))
-	})
-	assert.LessOrEqual(t, allocations, 3.0) // of Add and of the texts
-
-	other := original
-	other.Add("key-two")
-	assert.Equal(t, text, other.Text(text))
-	other.Add(key)
-	assert.Equal(t, "a text with [redacted]", other.Text(text))
 }
 
 // The key may stand where the text is cut.

@@ -1,0 +1,38 @@
+package follow
+
+import "time"
+
+// The numbers of the rules. docs/following.md states the limits that follow from them.
+const (
+	batchSize = 500 // the most records of a batch
+
+	// maxHeld is the number of new records that a poll holds. After an outage of a month, more may be new than fit
+	// into memory.
+	maxHeld = 200_000
+	// maxBurst is how many of the records that a poll delivers are known after it, or 4 × Window if that is more. If
+	// all of them are deleted before the next sweep, no known record is left.
+	maxBurst = 10_000
+	// maxOld is the number of unknown records, created before the newest known one and without a known one among
+	// them, after which no known one is searched for: the known ones were probably deleted. Some services refuse
+	// the pages behind 10,000 records.
+	maxOld = 5_000
+	// maxUndecided is the number of undecided records, or 2 × Window if that is more, after which a known one
+	// below them is not searched for: an import of old records has seldom more.
+	maxUndecided = 5_000
+	// maxUnseen is the number of sweeps after which an id is forgotten that none of them has seen.
+	maxUnseen = 3
+
+	// maxAttempts is how often a poll requests a page that it needs. Page 1 always exists, and is requested until
+	// that succeeds.
+	maxAttempts = 5
+	// skipAfter is how long pages must have failed before such a page is skipped. An outage is seldom longer, and
+	// page 1 succeeds meanwhile: a record may be too long, or the service refuses deep pages.
+	skipAfter   = 15 * time.Minute
+	maxSkips    = 2 // pages in a row that are skipped
+	maxSearches = 3 // how often the newest page is searched while the list grows or shrinks
+	maxRepeats  = 3 // pages in a row with the same records
+	maxBacks    = 5 // how often a poll goes back from a page
+
+	maxInterval = 365 * 24 * time.Hour // of polls, so that no sum of waits overflows
+	maxReported = 1000                 // records without an id that are remembered
+)
