@@ -101,7 +101,7 @@ func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error(
 // an integer may be a string, a float or a boolean, such as "465", 465.0 or true, a string may be a
 // number, and an empty list may be an empty string or object.
 //
-// The methods of [Client] also reject missing data. A page must have a list, unless its total is 0. A
+// The methods that return data also reject missing data. A page must have a list, unless its total is 0. A
 // record of this package must have an id, or a value that is not zero. [Call] has the same two rules for
 // a page and for a record of this package.
 //

@@ -196,7 +196,7 @@ func WithAccessKeySource(source AccessKeySource) Option {
 				return fmt.Errorf("WithAccessKeySource: %w", err)
 			}
 		}
-		s.config.Source, s.config.CanReplaceKey = source.AccessKey, true
+		s.config.Source, s.config.HasKeySource = source.AccessKey, true
 		return nil
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func newClient(c config, transport http.RoundTripper, m *metrics, logger *slog.Logger) (*msgpush.Client, error) {
-	// A key whose file cannot be read is an error of each call, until there is a key.
+	// While the file has no key, each call fails.
 	key := msgpush.CachedAccessKey(readKey(c.keyFile), msgpush.AccessKeyCacheOptions{
 		OnError: func(err error) { logger.Error("access key not read", "error", err) },
 	})

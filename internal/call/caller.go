@@ -35,7 +35,7 @@ type Config struct {
 	RejectedKeyCodes []int
 	RetryableCodes   []int
 	Source           func(ctx context.Context, rejected string) (key string, err error)
-	CanReplaceKey    bool                           // Source may return another key for a rejected one
+	HasKeySource     bool                           // Source may return another key for a rejected one
 	Report           func(context.Context, Outcome) // called after each attempt; nil: not called
 }
 

@@ -14,7 +14,7 @@ type Failure struct {
 	Kind Kind
 	Call
 
-	Step          string        // that failed, the beginning of the error text; may be empty
+	Step          string        // the step that failed: the beginning of the error text; may be empty
 	Cause         error         // why the response is incomplete or cannot be decoded
 	Transient     bool          // another attempt, or the same call later, may succeed
 	NotSent       bool          // for certain, the request was not sent

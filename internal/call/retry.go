@@ -8,7 +8,7 @@ import (
 
 // An Outcome is what Report learns of an attempt. Its texts may contain secrets.
 type Outcome struct {
-	Call     // its last attempt is the one reported
+	Call     // Attempts is the number of the attempt that is reported
 	Start    time.Time
 	Duration time.Duration
 	Response *http.Response // nil: none; its body has been read
@@ -62,7 +62,7 @@ func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 		return s.interrupted(f)
 	}
 	s.last = f
-	replacesKey := f.KeyRejected && !s.hasReplacedKey() && c.CanReplaceKey
+	replacesKey := f.KeyRejected && !s.hasReplacedKey() && c.HasKeySource
 	if replacesKey { // independent of the policy
 		return c.replaceKey(s)
 	}

@@ -108,7 +108,7 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	canReplace := func(c *Caller, _ *state) {
-		c.CanReplaceKey = true
+		c.HasKeySource = true
 		c.Source = func(context.Context, string) (string, error) { return "second-key", nil }
 	}
 	transient := Failure{Transient: true}
@@ -207,7 +207,7 @@ func TestDecide(t *testing.T) {
 		},
 		"source without another key": {
 			failure: rejected,
-			change:  func(c *Caller, _ *state) { c.CanReplaceKey = true },
+			change:  func(c *Caller, _ *state) { c.HasKeySource = true },
 			retries: false,
 			remark:  "the key source has no other key",
 		},
@@ -282,7 +282,7 @@ func TestDecide(t *testing.T) {
 func TestReplacedKeyIsSentNext(t *testing.T) {
 	f := &Failure{KeyRejected: true}
 	end, s := decideAfter(t, f, func(c *Caller, s *state) {
-		c.CanReplaceKey, s.wasSent = true, true
+		c.HasKeySource, s.wasSent = true, true
 		c.Source = func(_ context.Context, rejected string) (string, error) {
 			assert.Equal(t, "first-key", rejected)
 			return "second-key", nil
@@ -299,7 +299,7 @@ func TestFailingSourceEndsCallAfterRejection(t *testing.T) {
 	errVault := errors.New("sealed")
 	f := &Failure{KeyRejected: true}
 	end, _ := decideAfter(t, f, func(c *Caller, _ *state) {
-		c.CanReplaceKey = true
+		c.HasKeySource = true
 		c.Source = func(context.Context, string) (string, error) { return "", errVault }
 	})
 	require.NotNil(t, end)

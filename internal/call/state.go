@@ -25,7 +25,7 @@ type state struct {
 	rejectedKey string        // the key that the source had to replace; empty: none
 	last        *Failure      // of the latest attempt that did not fail because the context had ended
 	wait        time.Duration // before the next attempt
-	retryAt     time.Time     // when it ends, even if an observer takes long
+	retryAt     time.Time     // when the wait ends, even if an observer takes long
 	final       *Failure      // of the call; nil: it succeeds, or it has not ended
 
 	// The current attempt.

@@ -15,8 +15,7 @@ func (c *Caller) begin(ctx context.Context, s *state) (end context.CancelFunc) {
 		return func() {}
 	}
 	s.deadline, s.timeoutErr = time.Now().Add(c.Timeout), c.timeoutErr
-	hasKeySource := c.CanReplaceKey
-	if c.Limiter == nil && !hasKeySource {
+	if c.Limiter == nil && !c.HasKeySource {
 		return func() {}
 	}
 	s.ctx, end = context.WithDeadlineCause(s.ctx, s.deadline, s.timeoutErr)

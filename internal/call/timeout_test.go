@@ -19,8 +19,8 @@ func TestContextOfCallHasTimerOnlyForLimiterOrKeySource(t *testing.T) {
 	}{
 		"neither":    {func(*Caller) {}, false},
 		"limiter":    {func(c *Caller) { c.Limiter = limiterFunc(nil) }, true},
-		"key source": {func(c *Caller) { c.CanReplaceKey = true }, true},
-		"no timeout": {func(c *Caller) { c.CanReplaceKey, c.Timeout = true, 0 }, false},
+		"key source": {func(c *Caller) { c.HasKeySource = true }, true},
+		"no timeout": {func(c *Caller) { c.HasKeySource, c.Timeout = true, 0 }, false},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			c, s, _ := newStep(t)

@@ -190,8 +190,8 @@ func (cur *cursor) move(change int64) {
 	}
 }
 
-// estimate returns the length of the list if each reported page is full. A page without records may be the
-// only one of an empty list.
+// estimate returns the length of the list if each reported page is full. It is unknown by an empty page, which may be
+// the only one of an empty list.
 func (cur *cursor) estimate(p pageInfo) int64 {
 	if p.records == 0 && p.pages <= 1 {
 		return unknown

@@ -3,7 +3,7 @@ package paging
 // maxPagesBehindEnd is the number of pages behind all delivered records after which a pass ends.
 const maxPagesBehindEnd = 3
 
-// A limit ends the iteration over a list that would not end; see the rules of the cursor.
+// A limit ends a pass that makes no progress any more; see the rules of the cursor.
 type limit struct {
 	mostlyNew      int64 // pages that are mostly new
 	otherPages     int64 // the other pages of this pass

@@ -118,11 +118,11 @@ func Join(problems ...error) error {
 type joined []error
 
 func (e joined) Error() string {
-	text := e[0].Error()
+	texts := []string{e[0].Error()}
 	for _, err := range e[1:] {
-		text += "; " + strings.TrimPrefix(err.Error(), "msgpush: ")
+		texts = append(texts, strings.TrimPrefix(err.Error(), "msgpush: "))
 	}
-	return text
+	return strings.Join(texts, "; ")
 }
 
 func (e joined) Unwrap() []error { return e }
