@@ -309,7 +309,7 @@ func ExampleCall_otherOperations() {
 
 // A request that changes something is sent once. If it fails, the service may have processed it: the program
 // finds out before it sends the request again.
-func ExampleCall_failedWrite() {
+func ExampleNotProcessed() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
 	service.Inject(msgpushtest.Reset())
@@ -317,22 +317,15 @@ func ExampleCall_failedWrite() {
 	_, err := msgpush.Call[struct{}](context.Background(), service.Client(), msgpush.Request{
 		Name: "WebhookCreate", Method: "POST", Path: "/your/path/create", Body: map[string]string{"name": "reports"},
 	})
-	requestErr, isRequestErr := errors.AsType[*msgpush.RequestError](err)
-	apiErr, isAPIErr := errors.AsType[*msgpush.APIError](err)
-	_, isDecodeErr := errors.AsType[*msgpush.DecodeError](err)
 	switch {
 	case err == nil:
 		fmt.Println("created")
-	case isRequestErr && requestErr.NotSent:
-		fmt.Println("not created: it was not sent")
-	case isAPIErr && (apiErr.KeyRejected || apiErr.HTTPStatus/100 == 4):
-		fmt.Println("not created: it was rejected")
-	case isRequestErr || isAPIErr || isDecodeErr:
-		fmt.Println("perhaps created")
+	case msgpush.NotProcessed(err):
+		fmt.Println("not created")
 	default:
-		fmt.Println("not created: the arguments are invalid")
+		fmt.Println("perhaps created:", msgpush.Outcome(err))
 	}
-	// Output: perhaps created
+	// Output: perhaps created: no_response
 }
 
 // Count calls by operation and outcome; docs/observability.md has metrics of Prometheus.

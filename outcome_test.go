@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 
@@ -59,6 +60,31 @@ func TestOutcomeNamesWhatEndedACall(t *testing.T) {
 			assert.Equal(t, tt.want, msgpush.Outcome(err), "%v", err)
 		})
 	}
+}
+
+func TestNotProcessed(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	tests := map[string]struct {
+		transport http.RoundTripper
+		want      bool
+	}{
+		"success":        {fixtures.Succeed, false},
+		"refused dial":   {fixtures.Fail(refused), true},
+		"lost response":  {fixtures.Fail(io.EOF), false},
+		"rejected key":   {fixtures.Respond(200, `{"code":4011}`), true},
+		"another code":   {fixtures.Respond(200, `{"code":5}`), false},
+		"HTTP 404":       {fixtures.Status(404), true},
+		"HTTP 503":       {fixtures.Status(503), false},
+		"not understood": {fixtures.Respond(200, "<html>"), false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			client := fixtures.NewClient(t, tt.transport, msgpush.WithRejectedKeyCodes(4011))
+			_, err := msgpush.Call[struct{}](t.Context(), client, fixtures.Post)
+			assert.Equal(t, tt.want, msgpush.NotProcessed(err), "%v", err)
+		})
+	}
+	assert.False(t, msgpush.NotProcessed(errors.New("of a database")))
 }
 
 func TestOutcomeOfIncompleteListIsNotThatOfItsRecords(t *testing.T) {
