@@ -7,7 +7,7 @@ import (
 	"example.com/msgpush"
 )
 
-// standby is how much later a replica whose last fetch did not help replaces a key that expires.
+// standby is how much later a replica replaces a key that expires, unless its last fetch helped.
 const standby = 500 * time.Millisecond
 
 // A keyState guards the knowledge of a replica, and keeps the cache in step with it.

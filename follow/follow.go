@@ -15,7 +15,7 @@
 // is known if its id is in the position, which holds the ids of the records at the newest places.
 //
 //   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known one
-//     stands below it. It needs no known one below if the latest sweep and this poll read the whole list. If
+//     stands below it. The last condition is dropped if the latest sweep and this poll read the whole list. If
 //     no known one is left, a record is new if it was created after all of them.
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.

@@ -22,8 +22,6 @@ var (
 	histories    = flag.Uint64("histories", 4, "how many random histories a follower is run on")
 )
 
-const window = 1000
-
 // An entry is a record of a history. It is in the list from visible until deleted.
 type entry struct {
 	id      int64
@@ -50,8 +48,9 @@ type history struct {
 	retention  time.Duration // 0: records are kept
 	lag        time.Duration // of the server that is behind
 	outage     time.Duration // longest time between two followers
-	maxHeld    int           // new records that a poll holds; 0: the default
-	started    time.Time     // when the first batch was stored
+	window     int
+	maxHeld    int       // new records that a poll holds; 0: the default
+	started    time.Time // when the first batch was stored
 
 	latest, behind view // of the two servers
 }
@@ -95,6 +94,7 @@ func newHistory(seed uint64) *history {
 	if random.IntN(2) == 0 {
 		h.maxHeld = 200 + random.IntN(200)
 	}
+	h.window = []int{50, 200, 1000}[random.IntN(3)]
 	h.fill()
 	return h
 }
@@ -249,7 +249,7 @@ func (h *history) follow(t *testing.T) map[int64]int {
 			Created:  func(e entry) msgpush.DateTime { return e.created },
 			PageSize: 20,
 		}
-		f, err := follow.New(pager, follow.Options{Position: position, Window: window, OnError: func(error) {}})
+		f, err := follow.New(pager, follow.Options{Position: position, Window: h.window, OnError: func(error) {}})
 		require.NoError(t, err)
 		if h.maxHeld > 0 {
 			f.SetMaxHeld(h.maxHeld)
@@ -299,7 +299,7 @@ func TestHistories(t *testing.T) {
 					twice = append(twice, e.id)
 				case times == 1 && e.id <= h.newest:
 					old = append(old, e.id)
-				case times == 0 && isStable && !wasThere && h.above(e) < window*4/5: // more come before a sweep
+				case times == 0 && isStable && !wasThere && h.above(e) < h.window*4/5: // more come before a sweep
 					lost = append(lost, e.id)
 				}
 			}
