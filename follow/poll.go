@@ -20,24 +20,26 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return err
 	}
 	newItems := r.newItems()
-	leavesNewer := r.hasDropped && len(newItems) > 0
-	switch {
-	case leavesNewer && r.isNoneLeft():
+	leavesNewer := r.hasDropped && len(newItems) > 0 // the next poll finds them
+	if leavesNewer && r.isNoneLeft() {
 		f.failed(ctx, ofList, r.missing(len(newItems)))
-	case leavesNewer, !r.endsSweep():
-	case r.mayLackKnown():
-		f.sweepAt = begun.Add(min(time.Minute, f.options.SweepInterval)) // the page may have failed for a moment
-	default:
-		f.sweepAt = begun.Add(f.options.SweepInterval)
-		if err := f.endSweep(ctx, r, newItems); err != nil {
+	}
+	if !leavesNewer && r.endsSweep() {
+		if err := f.endSweep(ctx, begun, r, newItems); err != nil {
 			return err
 		}
 	}
 	return f.deliver(ctx, newItems)
 }
 
-// endSweep reports missing records, and makes those known that are not new.
-func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
+// endSweep reports missing records, and makes those known that are not new. A sweep that has skipped a page does
+// neither, and is made again soon: the page may have failed for a moment.
+func (f *Follower[T]) endSweep(ctx context.Context, begun time.Time, r *reading[T], newItems []item[T]) error {
+	if r.mayLackKnown() {
+		f.sweepAt = begun.Add(min(time.Minute, f.options.SweepInterval))
+		return nil
+	}
+	f.sweepAt = begun.Add(f.options.SweepInterval)
 	missing := r.missing(len(newItems)) // compared with the position before makeKnown
 	if missing != nil {
 		f.numbers.forgetPages()
