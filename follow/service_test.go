@@ -233,6 +233,14 @@ func (r *run) missing() (missing []error) {
 // start runs a follower from the stored position until stop is called or the test ends.
 func start(t *testing.T, pager msgpush.Pager[int64], db *database, o follow.Options) *run {
 	t.Helper()
+	r := newRun(t, pager, db, o)
+	r.start(t, db)
+	return r
+}
+
+// newRun returns a run of a follower that goes on from the stored position.
+func newRun(t *testing.T, pager msgpush.Pager[int64], db *database, o follow.Options) *run {
+	t.Helper()
 	r := &run{}
 	o.Position = db.position
 	o.OnError = func(err error) {
@@ -243,15 +251,19 @@ func start(t *testing.T, pager msgpush.Pager[int64], db *database, o follow.Opti
 	f, err := follow.New(pager, o)
 	require.NoError(t, err)
 	r.Follower = f
+	return r
+}
+
+func (r *run) start(t *testing.T, db *database) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, f.Run(ctx, db.store)) })
+	running.Go(func() { assert.NoError(t, r.Run(ctx, db.store)) })
 	r.stop = func() {
 		cancel()
 		running.Wait()
 	}
 	t.Cleanup(r.stop)
-	return r
 }
 
 // startOn runs a follower of a service with pages of 20 records, and waits until it has stored its first

@@ -146,7 +146,7 @@ func TestLateRecordsAreDelivered(t *testing.T) {
 			r := start(t, s.pager(500), &db, o)
 			wait(time.Minute)
 			var late []int64
-			for range 4 {
+			for range 2 {
 				for at := time.Duration(0); at < tt.sweep*11/10; at += tt.every {
 					s.prepend(100_000 + int64(len(s.list)))
 					wait(tt.every)
