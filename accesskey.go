@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/keycache"
 )
 
@@ -67,7 +66,7 @@ type AccessKeyCacheOptions struct {
 
 // ErrNoAccessKey is wrapped by the [*RequestError] of a call whose [AccessKeySource] returned an error, or a key
 // that no header can have. It shows that the source failed, and not the service.
-var ErrNoAccessKey = call.ErrNoAccessKey
+var ErrNoAccessKey = errors.New("msgpush: no access key")
 
 // CachedAccessKey returns a source that caches the key that fetch returns. A zero expiry means that the key
 // does not expire. If fetch is nil, [NewClient] returns an error.

@@ -41,6 +41,7 @@ func newSettings(baseURL, accessKey string, opts []Option) (*settings, error) {
 		UserAgent:        "msgpush-go/" + Version,
 		Retry:            call.RetryPolicy(defaultRetryPolicy),
 		MaxResponseBytes: DefaultMaxResponseBytes,
+		ErrNoAccessKey:   ErrNoAccessKey,
 	}}
 	for i, opt := range opts {
 		if opt == nil {

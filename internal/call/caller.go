@@ -36,6 +36,7 @@ type Config struct {
 	RetryableCodes   []int
 	Source           func(ctx context.Context, rejected string) (key string, err error)
 	HasKeySource     bool                           // Source may return another key for a rejected one
+	ErrNoAccessKey   error                          // is wrapped if Source fails
 	Report           func(context.Context, Outcome) // called after each attempt; nil: not called
 }
 
@@ -95,7 +96,7 @@ type Spec struct {
 
 // A Result holds the results of a call.
 type Result struct {
-	Call
+	Progress
 	Failure *Failure // nil: success
 	LeftOut *Failure // of a success; nil: nothing
 }
@@ -105,7 +106,7 @@ type Result struct {
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
 	s := &state{spec: spec, keys: c.FixedKeys()}
 	err := c.do(ctx, s)
-	return Result{s.soFar(), s.final, s.leftOut}, err
+	return Result{s.progress(), s.final, s.leftOut}, err
 }
 
 func (c *Caller) do(ctx context.Context, s *state) error {

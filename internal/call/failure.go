@@ -12,7 +12,7 @@ import (
 // may contain secrets: redact them with Keys when they are used.
 type Failure struct {
 	Kind Kind
-	Call
+	Progress
 
 	Step          string        // the step that failed: the beginning of the error text; may be empty
 	Cause         error         // why the response is incomplete or cannot be decoded
@@ -39,8 +39,8 @@ type Failure struct {
 	RetryAfter   time.Duration // 0 if the header is missing or invalid
 }
 
-// A Call describes a call so far.
-type Call struct {
+// A Progress describes a call so far.
+type Progress struct {
 	Spec     *Spec
 	Query    string       // of the request; may contain secrets
 	Attempts int          // started so far

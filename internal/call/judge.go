@@ -37,7 +37,7 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	if leftOut != nil {
 		s.leftOut = &Failure{
 			Kind:       Undecodable,
-			Call:       s.soFar(),
+			Progress:   s.progress(),
 			Status:     resp.StatusCode,
 			Header:     resp.Header,
 			IsEnvelope: true,
@@ -59,7 +59,7 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 	}
 	return &Failure{
 		Kind:          NoResponse,
-		Call:          s.soFar(),
+		Progress:      s.progress(),
 		Step:          step,
 		Cause:         err,
 		Transient:     !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err),
@@ -94,7 +94,7 @@ func (b rejectedBody) endsEarly() bool {
 
 // unsuccessful returns the failure of a response that is not a success.
 func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Failure {
-	f := &Failure{Call: s.soFar(), Status: resp.StatusCode, Header: resp.Header}
+	f := &Failure{Progress: s.progress(), Status: resp.StatusCode, Header: resp.Header}
 	f.Code, f.IsEnvelope = b.env.code()
 	if mayComeFromOtherService(f.Status) {
 		f.Base = c.Base.String()

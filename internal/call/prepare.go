@@ -75,9 +75,6 @@ func (c *Caller) waitForSlot(s *state) (final *Failure) {
 	return s.stopped(step, err)
 }
 
-// ErrNoAccessKey is msgpush.ErrNoAccessKey.
-var ErrNoAccessKey = errors.New("msgpush: no access key")
-
 // nextKey sets the key of the next attempt to the key of the source. If the source returns the rejected key
 // again, the final failure is the rejection, which says more.
 func (c *Caller) nextKey(s *state) (final *Failure) {
@@ -95,7 +92,7 @@ func (c *Caller) nextKey(s *state) (final *Failure) {
 	case s.endErr() != nil:
 		return s.ended(step)
 	case err != nil:
-		return s.stopped(step, errs.Hide(err.Error(), errors.Join(ErrNoAccessKey, err), nil))
+		return s.stopped(step, errs.Hide(err.Error(), errors.Join(c.ErrNoAccessKey, err), nil))
 	case key == s.rejectedKey:
 		s.last.remark("the key source has no other key")
 		return s.last

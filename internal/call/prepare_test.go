@@ -89,6 +89,7 @@ func TestPrepareEndsTheCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, _ := newStep(t)
+			c.ErrNoAccessKey = errors.New("no key")
 			step, cause := change(c, s)
 			s.last = new(Failure)
 			final := c.prepare(s)
@@ -97,7 +98,7 @@ func TestPrepareEndsTheCall(t *testing.T) {
 			assert.Same(t, s.last, final.Previous)
 			assert.Equal(t, step, final.Step)
 			assert.ErrorIs(t, final.Cause, cause)
-			assert.Equal(t, name == "error of the source", errors.Is(final.Cause, ErrNoAccessKey))
+			assert.Equal(t, name == "error of the source", errors.Is(final.Cause, c.ErrNoAccessKey))
 			assert.Zero(t, s.attempts)
 		})
 	}

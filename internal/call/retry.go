@@ -8,7 +8,7 @@ import (
 
 // An Outcome is what Report learns of an attempt. Its texts may contain secrets.
 type Outcome struct {
-	Call     // Attempts is the number of the attempt that is reported
+	Progress // Attempts is the number of the attempt that is reported
 	Start    time.Time
 	Duration time.Duration
 	Response *http.Response // nil: none; its body has been read
@@ -41,7 +41,7 @@ func (c *Caller) report(s *state, failure *Failure, duration time.Duration) {
 		return
 	}
 	c.Report(s.ctx, Outcome{
-		Call:     s.soFar(),
+		Progress: s.progress(),
 		Start:    s.start,
 		Duration: duration,
 		Response: s.resp,

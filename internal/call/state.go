@@ -57,9 +57,9 @@ func (s *state) counted() int {
 // call.
 func (s *state) hasReplacedKey() bool { return s.rejectedKey != "" }
 
-// soFar returns the facts of the call so far.
-func (s *state) soFar() Call {
-	return Call{
+// progress returns the facts of the call so far.
+func (s *state) progress() Progress {
+	return Progress{
 		Spec:     &s.spec,
 		Query:    s.query,
 		Attempts: s.attempts,

@@ -26,7 +26,7 @@ func (s *state) endErr() error {
 func (s *state) stopped(step string, err error) *Failure {
 	return &Failure{
 		Kind:      NoResponse,
-		Call:      s.soFar(),
+		Progress:  s.progress(),
 		Step:      step,
 		Cause:     err,
 		Transient: true,
