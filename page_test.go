@@ -150,7 +150,7 @@ func TestDataWithoutMembersOfItsTypeIsDecodeError(t *testing.T) {
 			client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(tt.data)), fixtures.ThreeAttempts)
 			for name, list := range listCalls(t) {
 				err := list(client)
-				if !assert.Error(t, err, "%s: hasNoValue of decode.go needs a case for its records", name) {
+				if !assert.Error(t, err, "%s: recordTypes of decode.go lacks the type of its records", name) {
 					continue
 				}
 				decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
