@@ -71,3 +71,26 @@ func TestLongCatchUpStoresShortPositions(t *testing.T) {
 		}
 	})
 }
+
+// A site sends what it has buffered: its records stand below known ones.
+func TestLongBurstBelowKnownRecordsForgetsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var db database
+		r := start(t, s.pager(100), &db, follow.Options{})
+		wait(time.Minute)
+		s.change(func(list []int64) (mixed []int64) {
+			for i, n := range list {
+				mixed = append(mixed, n)
+				if i < 150 {
+					first := 115_000 - 100*int64(i)
+					mixed = append(mixed, numbers(first, first-99)...)
+				}
+			}
+			return mixed
+		})
+		wait(time.Hour)
+		assert.Equal(t, numbers(100_001, 115_000), db.records)
+		assert.Empty(t, r.errors())
+	})
+}

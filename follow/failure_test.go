@@ -315,3 +315,23 @@ func TestErrorOfAPageIsReported(t *testing.T) {
 		assert.ErrorContains(t, r.errors()[0], "the list was cut")
 	})
 }
+
+// 30 records a minute come meanwhile, so that no record of page 1 is left when it is read again.
+func TestFirstStartEndsAlthoughPage2Fails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.fail = func(number int) error {
+			if number > 1 {
+				return &msgpush.APIError{HTTPStatus: 429, Retryable: true, RetryAfter: time.Minute}
+			}
+			return nil
+		}
+		var db database
+		start(t, s.pager(20), &db, follow.Options{})
+		for n := range int64(150) {
+			s.prepend(1001 + n)
+			wait(2 * time.Second)
+		}
+		assert.NotEmpty(t, db.batches)
+	})
+}

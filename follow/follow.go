@@ -237,7 +237,7 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 }
 
 // deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
-func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
+func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnownAbove bool) error {
 	slices.Reverse(newItems)
 	delivered := 0
 	for chunk := range slices.Chunk(newItems, batchSize) {
@@ -252,7 +252,7 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 			}
 		}
 		delivered += len(chunk)
-		if n := max(maxBurst, 4*f.options.Window); delivered > n {
+		if n := max(maxBurst, 4*f.options.Window); delivered > n && !haveKnownAbove {
 			f.forgetBelow(newItems[delivered-n : delivered])
 		}
 		if err := f.storeBatch(ctx, batch); err != nil {

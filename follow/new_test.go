@@ -376,6 +376,29 @@ func TestExistingRecordsBehindAnOddPageAreNotNew(t *testing.T) {
 	}
 }
 
+// Migrated records have one time. Then a queue is flushed in reverse.
+func TestFewTimesAmongManyEqualOnesDecideNoOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.created = func(n int64) msgpush.DateTime {
+			switch {
+			case n <= 1000:
+				return created(1)
+			case n <= 1004:
+				return created(2000 - n)
+			}
+			return created(n)
+		}
+		r, db := startOn(t, s)
+		s.prepend(1001, 1002, 1003, 1004)
+		wait(time.Hour)
+		s.prepend(1005)
+		wait(time.Minute)
+		assert.Equal(t, numbers(1001, 1005), db.stored())
+		assert.Empty(t, r.errors())
+	})
+}
+
 // The first reading of a first start, or all polls so far, may have begun at the wrong end.
 func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
 	for name, tt := range map[string]struct {

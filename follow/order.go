@@ -53,14 +53,14 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 	return nil
 }
 
-// setOrder lets three quarters of the neighbours with different times decide, and at least three of them, since
-// single times may be wrong. The result is kept if the list has several pages. A single page has the newest record in
-// any case.
+// setOrder decides if most neighbours agree, since single times may be wrong: those of one direction must outnumber
+// those of the other by half of the times, and by three. The result is kept if the list has several pages. A single
+// page has the newest record in any case.
 func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	hasSeveralPages := f.numbers.pages > 1
 	up, down := neighbours(times)
-	most := max(up, down)
-	isClear := most >= 3 && 4*most >= 3*(up+down)
+	lead := max(up-down, down-up)
+	isClear := lead >= max(3, len(times)/2)
 	mayDecide := isClear || !hasSeveralPages
 	f.position.HasOrder = isClear && hasSeveralPages
 	f.position.NewestLast = up > down && mayDecide

@@ -29,7 +29,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.deliver(ctx, newItems)
+	return f.deliver(ctx, newItems, r.hasKnownAbove(newItems))
 }
 
 // endSweep reports missing records, and makes those known that are not new. A sweep that has skipped a page does
@@ -123,7 +123,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
-		if err != nil && r.isAboveKnown() {
+		if err != nil && n == required && r.isAboveKnown() {
 			return nil, err
 		}
 		r.isCut = err != nil || r.mayBeAbove(p.total)

@@ -37,6 +37,7 @@ type reading[T any] struct {
 	seen    map[int64]bool
 	stamps  []stamp   // of all records
 	unknown []item[T] // with fewer than Window known records above
+	above   int       // unknown[:above] have no known record above
 	fresh   int       // unknown[:fresh] have a known record below
 	deep    int       // unknown records with Window known ones above, and none below so far
 	late    int       // deep ones below which a known one followed
@@ -64,6 +65,9 @@ func (r *reading[T]) add(items []item[T]) (hasUnknown bool) {
 
 // addKnown takes a known record, which stands below all records so far.
 func (r *reading[T]) addKnown() {
+	if r.known == 0 {
+		r.above = len(r.unknown)
+	}
 	r.known++
 	r.fresh = len(r.unknown)
 	r.late += r.deep
@@ -188,6 +192,11 @@ func (r *reading[T]) newItems() []item[T] {
 	return slices.DeleteFunc(slices.Clone(r.unknown), func(it item[T]) bool {
 		return it.created <= r.position.Newest
 	})
+}
+
+// hasKnownAbove reports whether a known record stands above a new one.
+func (r *reading[T]) hasKnownAbove(newItems []item[T]) bool {
+	return r.known > 0 && len(newItems) > r.above
 }
 
 // isNoneLeft reports whether no known record was found in a list that had others.
