@@ -384,17 +384,17 @@ func TestFewTimesAmongManyEqualOnesDecideNoOrder(t *testing.T) {
 			switch {
 			case n <= 1000:
 				return created(1)
-			case n <= 1004:
+			case n <= 1005:
 				return created(2000 - n)
 			}
 			return created(n)
 		}
 		r, db := startOn(t, s)
-		s.prepend(1001, 1002, 1003, 1004)
+		s.prepend(1001, 1002, 1003, 1004, 1005)
 		wait(time.Hour)
-		s.prepend(1005)
+		s.prepend(1006)
 		wait(time.Minute)
-		assert.Equal(t, numbers(1001, 1005), db.stored())
+		assert.Equal(t, numbers(1001, 1006), db.stored())
 		assert.Empty(t, r.errors())
 	})
 }
