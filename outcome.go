@@ -3,6 +3,7 @@ package msgpush
 import (
 	"context"
 	"errors"
+	"net/http"
 )
 
 // Outcome returns the kind of an error of this package as a label for metrics. No response can add a kind.
@@ -58,13 +59,14 @@ func outcomeOfResponse(e *APIError) string {
 	return "http_other"
 }
 
-// NotProcessed reports whether the service has surely not processed the request of a call that returned err: it was
-// not sent, its key was rejected, or its HTTP status is 400 to 499. So a request that is not idempotent may be sent
-// again, perhaps after a correction. NotProcessed returns false for nil, and for an error that is of no call or of
-// invalid arguments. docs/reliability.md shows what to do after other errors.
+// NotProcessed reports whether the service has surely not processed the request of a call that returned err, if the
+// request is not [Request.Idempotent]: it was not sent, its key was rejected, or its HTTP status is 400 to 499, except
+// for 408. So the request may be sent again, perhaps after a correction. NotProcessed returns false for nil, and for an
+// error that is of no call or of invalid arguments. docs/reliability.md shows what to do after other errors.
 func NotProcessed(err error) bool {
 	if e, ok := errors.AsType[*APIError](err); ok {
-		return e.KeyRejected || e.HTTPStatus/100 == 4
+		mayBeProcessed := e.HTTPStatus/100 != 4 || e.HTTPStatus == http.StatusRequestTimeout
+		return e.KeyRejected || !mayBeProcessed
 	}
 	e, ok := errors.AsType[*RequestError](err)
 	return ok && e.NotSent

@@ -74,6 +74,7 @@ func TestNotProcessed(t *testing.T) {
 		"rejected key":   {fixtures.Respond(200, `{"code":4011}`), true},
 		"another code":   {fixtures.Respond(200, `{"code":5}`), false},
 		"HTTP 404":       {fixtures.Status(404), true},
+		"HTTP 408":       {fixtures.Status(408), false},
 		"HTTP 503":       {fixtures.Status(503), false},
 		"not understood": {fixtures.Respond(200, "<html>"), false},
 	}

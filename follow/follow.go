@@ -53,6 +53,7 @@ package follow
 import (
 	"cmp"
 	"context"
+	cryptorand "crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ type Options struct {
 
 // ErrReplaced is returned by the function of [Follower.Run] if another process has stored a batch: the stored
 // position is neither Previous nor Position of the batch. It ends Run.
-var ErrReplaced = errors.New("msgpush: following a list: another process has stored a position")
+var ErrReplaced = errors.New("another process has stored a position")
 
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")
@@ -177,11 +178,14 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		return nil, errorf("SweepInterval is negative: %v", o.SweepInterval)
 	case o.Window < 0:
 		return nil, errorf("Window is negative: %d", o.Window)
+	case o.Window > maxWindow:
+		return nil, errorf("Window is greater than %d: %d", maxWindow, o.Window)
 	}
 	position, err := parsePosition(o.Position)
 	if err != nil {
 		return nil, errorf("Position is not that of a batch: %w", err)
 	}
+	position.Writer = cryptorand.Text()
 	pager.PageSize = cmp.Or(pager.PageSize, msgpush.DefaultPageSize)
 	o.PollInterval = cmp.Or(o.PollInterval, 10*time.Second)
 	o.SweepInterval = cmp.Or(o.SweepInterval, 10*time.Minute)

@@ -29,6 +29,7 @@ func TestNew(t *testing.T) {
 		"PollInterval of ages":   {pager, follow.Options{PollInterval: math.MaxInt64}, "PollInterval is longer than a year"},
 		"negative SweepInterval": {pager, follow.Options{SweepInterval: -1}, "SweepInterval is negative: -1ns"},
 		"negative Window":        {pager, follow.Options{Window: -1}, "Window is negative: -1"},
+		"endless Window":         {pager, follow.Options{Window: math.MaxInt}, "Window is greater than 1000000"},
 		"other text":             {pager, follow.Options{Position: "since"}, "Position is not that of a batch"},
 		"later version":          {pager, follow.Options{Position: `{"v":99}`}, "its version is 99, and not 1"},
 	}

@@ -34,5 +34,6 @@ const (
 	maxBacks    = 5 // how often a poll goes back from a page
 
 	maxInterval = 365 * 24 * time.Hour // of polls, so that no sum of waits overflows
+	maxWindow   = 1_000_000            // the ids of 2 × Window records are in each position
 	maxReported = 1000                 // records without an id that are remembered
 )

@@ -72,7 +72,11 @@ func (f *Follower[T]) startAgain(ctx context.Context) {
 		f.report(ctx, errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
 	}
 	f.position = position{
-		marks: marks{HasOrder: f.position.HasOrder, NewestLast: f.position.NewestLast},
+		marks: marks{
+			Writer:     f.position.Writer,
+			HasOrder:   f.position.HasOrder,
+			NewestLast: f.position.NewestLast,
+		},
 		known: map[int64]int{},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"example.com/msgpush/internal/errs"
+	"example.com/msgpush/internal/paging"
 )
 
 // poll makes a poll, and stores the new records. It returns an error if it could not do so, which was
@@ -75,7 +76,7 @@ func (f *Follower[T]) firstStart(ctx context.Context) error {
 
 // makeKnown makes the records known that are not new, and reports whether one was unknown.
 func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnown bool) {
-	if len(r.stamps) == 0 && len(f.position.known) > 0 {
+	if r.records == 0 && len(f.position.known) > 0 {
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	f.position.Total = max(r.firstTotal, f.numbers.maxTotal) - int64(len(newItems))
@@ -84,7 +85,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 		return false // the skipped page may have the known record that makes others new
 	}
 	stamps := r.notNew(newItems)
-	f.position.Whole = r.hasEnd && len(stamps)+len(newItems) == len(r.stamps)
+	f.position.Whole = r.hasEnd && len(stamps)+len(newItems) == r.records
 	return f.position.keep(stamps, r.isSweep)
 }
 
@@ -101,7 +102,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		maxHeld:    f.maxHeld,
 		firstTotal: p.page.Total,
 		isSweep:    isSweep,
-		seen:       map[int64]bool{},
+		seen:       paging.IDSet{},
 	}
 	for {
 		hasUnknown := r.add(p.items)

@@ -28,6 +28,8 @@ type storedPosition struct {
 
 // marks are the part of a position that is stored unchanged.
 type marks struct {
+	// Writer is a random text of the follower, so that two followers never store the same position.
+	Writer string `json:"writer,omitempty"`
 	// Newest is the latest valid creation time that was seen.
 	Newest msgpush.DateTime `json:"newest,omitempty"`
 	// NewestLast means that the newest record is at the end of the list. It was found if HasOrder is set.

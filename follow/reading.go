@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/paging"
 )
 
 // A stamp is the part of a record that a position keeps.
@@ -34,8 +35,9 @@ type reading[T any] struct {
 	hasGap     bool  // records were skipped
 	hasDropped bool  // the newest records were dropped: a later poll finds them again
 
-	seen    map[int64]bool
-	stamps  []stamp   // of all records
+	seen    paging.IDSet
+	records int       // that were read
+	stamps  []stamp   // of the records before the first one that is dropped
 	unknown []item[T] // with fewer than Window known records above
 	above   int       // unknown[:above] have no known record above
 	fresh   int       // unknown[:fresh] have a known record below
@@ -48,11 +50,13 @@ type reading[T any] struct {
 // add takes the records of a page, and reports whether one is unknown.
 func (r *reading[T]) add(items []item[T]) (hasUnknown bool) {
 	for _, it := range items {
-		if r.seen[it.id] {
-			continue
+		if !r.seen.Add(it.id) {
+			continue // it moved to another page
 		}
-		r.seen[it.id] = true
-		r.stamps = append(r.stamps, it.stamp)
+		r.records++
+		if !r.hasDropped {
+			r.stamps = append(r.stamps, it.stamp)
+		}
 		if r.position.isKnown(it.id) {
 			r.addKnown()
 			continue
@@ -143,7 +147,7 @@ func (r *reading[T]) needOfNextPage(hasUnknown bool) need {
 }
 
 func (r *reading[T]) needOfFirstStart() need {
-	if len(r.stamps) >= 2*r.window {
+	if r.records >= 2*r.window {
 		return notNeeded
 	}
 	return optional
@@ -175,7 +179,7 @@ func (r *reading[T]) mayHaveNew() bool {
 // inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
 // below the known ones of the first two pages.
 func (r *reading[T]) mayBeAbove(total int64) bool {
-	hasMoved := total-r.firstTotal >= int64(len(r.stamps))
+	hasMoved := total-r.firstTotal >= int64(r.records)
 	return hasMoved && r.known > 0 && !r.position.NewestLast
 }
 
@@ -217,7 +221,7 @@ func (r *reading[T]) missing(found int) error {
 	switch {
 	case r.isNoneLeft():
 		const format = "%w: no known record is left among %d others, of which %d count as new"
-		return errorf(format, ErrMissing, len(r.stamps), found)
+		return errorf(format, ErrMissing, r.records, found)
 	case r.late > 0:
 		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, r.late, r.window)
 	case r.position.Total > 0 && lacks > 0:

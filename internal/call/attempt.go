@@ -26,6 +26,7 @@ func (c *Caller) attempt(s *state, req *http.Request) (*http.Response, error) {
 // beginAttempt counts an attempt, and forgets the response of the one before.
 func (s *state) beginAttempt() {
 	s.attempts++
+	s.sentBefore = s.wasSent
 	s.start = time.Now()
 	s.resp, s.size = nil, 0
 }

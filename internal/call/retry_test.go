@@ -295,6 +295,14 @@ func TestReplacedKeyIsSentNext(t *testing.T) {
 	assert.False(t, s.wasSent, "a request whose key was rejected was not processed")
 }
 
+func TestRejectedKeyDoesNotUndoAnEarlierAttempt(t *testing.T) {
+	_, s := decideAfter(t, &Failure{KeyRejected: true}, func(c *Caller, s *state) {
+		c.HasKeySource, s.wasSent, s.sentBefore = true, true, true
+		c.Source = func(context.Context, string) (string, error) { return "second-key", nil }
+	})
+	assert.True(t, s.wasSent)
+}
+
 func TestFailingSourceEndsCallAfterRejection(t *testing.T) {
 	errVault := errors.New("sealed")
 	f := &Failure{KeyRejected: true}

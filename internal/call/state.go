@@ -19,7 +19,8 @@ type state struct {
 	keys  redact.Keys // that the call got so far, for redaction
 
 	attempts    int           // started so far
-	wasSent     bool          // one of them may have sent the request
+	wasSent     bool          // one of them may have sent the request, with a key that was not rejected
+	sentBefore  bool          // wasSent before the current attempt
 	key         string        // of the next or current attempt
 	hasNextKey  bool          // key has replaced a rejected one, and was not sent yet
 	rejectedKey string        // the key that the source had to replace; empty: none

@@ -245,13 +245,6 @@ func (s IDSet) Add(id int64) bool {
 	return word&bit == 0
 }
 
-// AddAll adds the ids of another set, which does not change.
-func (s IDSet) AddAll(other IDSet) {
-	for word, bits := range other {
-		s[word] |= bits
-	}
-}
-
 // Has reports whether an id was added.
 func (s IDSet) Has(id int64) bool {
 	bit := uint64(1) << (id & 63)
