@@ -275,7 +275,7 @@ func TestZeroErrorsHaveText(t *testing.T) {
 func TestErrorsAreEncodedToJSON(t *testing.T) {
 	for want, err := range map[string]error{
 		`{"Operation":"x","HTTPStatus":503,"Code":9,"Msg":"busy",` +
-			`"RetryAfter":1000000000,"KeyRejected":false,"Retryable":false,"Attempts":2}`: &msgpush.APIError{
+			`"RetryAfter":1000000000,"KeyRejected":false,"NotProcessed":false,"Retryable":false,"Attempts":2}`: &msgpush.APIError{
 			Operation:  "x",
 			HTTPStatus: 503,
 			Code:       9,
@@ -290,7 +290,7 @@ func TestErrorsAreEncodedToJSON(t *testing.T) {
 			Body:       []byte("secret"),
 			Attempts:   2,
 		},
-		`{"Operation":"x","Retryable":false,"NotSent":false,"Attempts":2,"Err":null,"Last":null}`: &msgpush.RequestError{
+		`{"Operation":"x","Retryable":false,"NotProcessed":false,"Attempts":2,"Err":null,"Last":null}`: &msgpush.RequestError{
 			Operation: "x",
 			Attempts:  2,
 		},

@@ -20,17 +20,18 @@ func newError(f *call.Failure) error {
 	switch f.Kind {
 	case call.ErrorResponse:
 		return &APIError{
-			Operation:   name,
-			HTTPStatus:  f.Status,
-			Code:        f.Code,
-			Msg:         message(f),
-			Data:        f.Keys.JSON(f.RawData),
-			Header:      f.Keys.Header(f.Header),
-			RetryAfter:  f.RetryAfter,
-			KeyRejected: f.KeyRejected,
-			Retryable:   f.Transient,
-			Attempts:    f.Attempts,
-			Remarks:     remarks,
+			Operation:    name,
+			HTTPStatus:   f.Status,
+			Code:         f.Code,
+			Msg:          message(f),
+			Data:         f.Keys.JSON(f.RawData),
+			Header:       f.Keys.Header(f.Header),
+			RetryAfter:   f.RetryAfter,
+			KeyRejected:  f.KeyRejected,
+			NotProcessed: f.NotProcessed,
+			Retryable:    f.Transient,
+			Attempts:     f.Attempts,
+			Remarks:      remarks,
 		}
 	case call.Undecodable:
 		return &DecodeError{
@@ -45,13 +46,13 @@ func newError(f *call.Failure) error {
 		}
 	default: // call.NoResponse
 		return &RequestError{
-			Operation: name,
-			Retryable: f.Transient,
-			NotSent:   !f.WasSent,
-			Attempts:  f.Attempts,
-			Err:       errs.Hide(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
-			Last:      newError(f.Previous),
-			Remarks:   remarks,
+			Operation:    name,
+			Retryable:    f.Transient,
+			NotProcessed: f.NotProcessed,
+			Attempts:     f.Attempts,
+			Err:          errs.Hide(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
+			Last:         newError(f.Previous),
+			Remarks:      remarks,
 		}
 	}
 }

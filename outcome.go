@@ -3,7 +3,6 @@ package msgpush
 import (
 	"context"
 	"errors"
-	"net/http"
 )
 
 // Outcome returns the kind of an error of this package as a label for metrics. No response can add a kind.
@@ -59,15 +58,12 @@ func outcomeOfResponse(e *APIError) string {
 	return "http_other"
 }
 
-// NotProcessed reports whether the service has surely not processed the request of a call that returned err, if the
-// request is not [Request.Idempotent]: it was not sent, its key was rejected, or its HTTP status is 400 to 499, except
-// for 408. So the request may be sent again, perhaps after a correction. NotProcessed returns false for nil, and for an
-// error that is of no call or of invalid arguments. docs/reliability.md shows what to do after other errors.
+// NotProcessed reports whether err is an [*APIError] or a [*RequestError] with NotProcessed: the service has surely
+// not processed the request of the call, so that it may be sent again, perhaps after a correction. NotProcessed
+// returns false for nil, and for an error that is of no call or of invalid arguments. docs/reliability.md shows what to
+// do after other errors.
 func NotProcessed(err error) bool {
-	if e, ok := errors.AsType[*APIError](err); ok {
-		mayBeProcessed := e.HTTPStatus/100 != 4 || e.HTTPStatus == http.StatusRequestTimeout
-		return e.KeyRejected || !mayBeProcessed
-	}
-	e, ok := errors.AsType[*RequestError](err)
-	return ok && e.NotSent
+	apiErr, isErrorResponse := errors.AsType[*APIError](err)
+	requestErr, isRequestError := errors.AsType[*RequestError](err)
+	return isErrorResponse && apiErr.NotProcessed || isRequestError && requestErr.NotProcessed
 }

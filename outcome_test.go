@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/tests/fixtures"
@@ -75,6 +76,7 @@ func TestNotProcessed(t *testing.T) {
 		"another code":   {fixtures.Respond(200, `{"code":5}`), false},
 		"HTTP 404":       {fixtures.Status(404), true},
 		"HTTP 408":       {fixtures.Status(408), false},
+		"HTTP 409":       {fixtures.Status(409), false},
 		"HTTP 503":       {fixtures.Status(503), false},
 		"not understood": {fixtures.Respond(200, "<html>"), false},
 	}
@@ -86,6 +88,35 @@ func TestNotProcessed(t *testing.T) {
 		})
 	}
 	assert.False(t, msgpush.NotProcessed(errors.New("of a database")))
+}
+
+// The response to the first attempt was lost.
+func TestRejectionAfterALostResponseIsNoProof(t *testing.T) {
+	refused := fixtures.Fail(&net.OpError{Op: "dial", Err: errors.New("connection refused")})
+	for name, steps := range map[string][]fixtures.RoundTripFunc{
+		"HTTP 404":                       {fixtures.Fail(io.EOF), fixtures.Status(404)},
+		"rejected key":                   {fixtures.Fail(io.EOF), fixtures.Status(401)},
+		"refused dial":                   {fixtures.Fail(io.EOF), refused},
+		"rejected key, then no dial":     {fixtures.Fail(io.EOF), fixtures.Status(401), refused},
+		"refused dial, then a lost one":  {refused, fixtures.Fail(io.EOF), fixtures.Status(404)},
+		"another key, then a lost reply": {fixtures.Status(401), fixtures.Fail(io.EOF), refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fixtures.NewClientWithKey(t, "", fixtures.NewScript(steps...), fixtures.ThreeAttempts,
+				msgpush.WithAccessKeySource(fixtures.GrowingSource))
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			require.Error(t, err)
+			assert.False(t, msgpush.NotProcessed(err), "%v", err)
+		})
+	}
+}
+
+func TestRequestWhoseKeyWasRejectedAndThenNotSentIsNotProcessed(t *testing.T) {
+	refused := fixtures.Fail(&net.OpError{Op: "dial", Err: errors.New("connection refused")})
+	client := fixtures.NewClientWithKey(t, "", fixtures.NewScript(fixtures.Status(401), refused),
+		msgpush.WithAccessKeySource(fixtures.GrowingSource))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	assert.True(t, msgpush.NotProcessed(err), "%v", err)
 }
 
 func TestOutcomeOfIncompleteListIsNotThatOfItsRecords(t *testing.T) {

@@ -501,7 +501,7 @@ func TestErrorSaysWhetherTheRequestMayHaveBeenSent(t *testing.T) {
 		fixtures.RunInBubble(t, tt.name, func(t *testing.T) {
 			client := fixtures.NewClient(t, fixtures.NewScript(tt.steps...), tt.opt)
 			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-			assert.Equal(t, tt.notSent, fixtures.OnlyError[*msgpush.RequestError](t, err).NotSent)
+			assert.Equal(t, tt.notSent, fixtures.OnlyError[*msgpush.RequestError](t, err).NotProcessed)
 		})
 	}
 }

@@ -34,8 +34,8 @@ func (s *state) beginAttempt() {
 // send sends the request of an attempt, and reads the body of its response.
 func (c *Caller) send(s *state, req *http.Request) (*http.Response, error) {
 	resp, err := c.Transport.RoundTrip(req)
-	s.notSent = transport.DialFailed(err) // before attemptErr replaces err
-	s.wasSent = s.wasSent || !s.notSent
+	s.dialFailed = transport.DialFailed(err) // before attemptErr replaces err
+	s.wasSent = s.wasSent || !s.dialFailed
 	if err != nil || resp == nil { // http.Client returns an error if both are nil
 		return nil, err
 	}

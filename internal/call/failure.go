@@ -17,7 +17,8 @@ type Failure struct {
 	Step          string        // the step that failed: the beginning of the error text; may be empty
 	Cause         error         // why the response is incomplete or cannot be decoded
 	Transient     bool          // another attempt, or the same call later, may succeed
-	NotSent       bool          // for certain, the request was not sent
+	DialFailed    bool          // no connection could be made, so that the attempt did not send the request
+	NotProcessed  bool          // no attempt so far had an effect; see msgpush.NotProcessed
 	RequestedWait time.Duration // before a retry, in addition to the backoff
 	Remarks       []string      // for the end of the error text: a hint, or why the call was not retried
 	Previous      *Failure      // the last failure before the call was stopped; may be nil
@@ -44,7 +45,6 @@ type Progress struct {
 	Spec     *Spec
 	Query    string       // of the request; may contain secrets
 	Attempts int          // started so far
-	WasSent  bool         // one of them may have sent the request
 	Keys     *redact.Keys // access keys of the call, also later ones; for redaction
 }
 
@@ -59,5 +59,12 @@ const (
 )
 
 func (f *Failure) remark(text string) { f.Remarks = append(f.Remarks, text) }
+
+// isRejection reports whether an error response means that the request was not processed. A 408 or a 409 may mean
+// that it was, perhaps because net/http had sent it before.
+func (f *Failure) isRejection() bool {
+	mayBeProcessed := f.Status == http.StatusRequestTimeout || f.Status == http.StatusConflict
+	return f.KeyRejected || f.Status/100 == 4 && !mayBeProcessed
+}
 
 func (f *Failure) isErrorEnvelope() bool { return f.IsEnvelope && f.Code != CodeSuccess }

@@ -63,7 +63,8 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 		Step:          step,
 		Cause:         err,
 		Transient:     !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err),
-		NotSent:       s.notSent,
+		DialFailed:    s.dialFailed,
+		NotProcessed:  !s.wasSent,
 		RequestedWait: transport.ProxyRetryAfter(err),
 	}
 }
@@ -104,6 +105,7 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Fa
 		f.Body = bytes.Clone(bytesOf(resp)) // with HTTP 204, b has the envelope that stands for an empty body
 	} else {
 		c.setErrorResponse(f, b)
+		f.NotProcessed = f.isRejection() && !s.sentBefore
 	}
 	return f
 }

@@ -91,7 +91,7 @@ func (c *Caller) isRetryable(s *state, f *Failure) bool {
 	if !f.Transient || s.counted() >= c.Retry.MaxAttempts {
 		return false
 	}
-	if !s.spec.Idempotent && !f.NotSent {
+	if !s.spec.Idempotent && !f.DialFailed {
 		f.remark("not retried, since the request is not idempotent")
 		return false
 	}

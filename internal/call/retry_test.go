@@ -151,7 +151,7 @@ func TestDecide(t *testing.T) {
 			remark:  "not retried, since the request is not idempotent",
 		},
 		"not idempotent, not sent": {
-			failure: Failure{Transient: true, NotSent: true},
+			failure: Failure{Transient: true, DialFailed: true},
 			change:  func(_ *Caller, s *state) { s.spec.Idempotent = false },
 			retries: true,
 		},

@@ -30,11 +30,11 @@ type state struct {
 	final       *Failure      // of the call; nil: it succeeds, or it has not ended
 
 	// The current attempt.
-	start   time.Time      // when the request was handed to the transport
-	notSent bool           // no connection could be made for it
-	resp    *http.Response // nil until its header has arrived
-	size    int            // number of bytes of its body that were read
-	leftOut *Failure       // of a success; nil: nothing
+	start      time.Time      // when the request was handed to the transport
+	dialFailed bool           // no connection could be made for it
+	resp       *http.Response // nil until its header has arrived
+	size       int            // number of bytes of its body that were read
+	leftOut    *Failure       // of a success; nil: nothing
 }
 
 type operationKey struct{}
@@ -64,7 +64,6 @@ func (s *state) progress() Progress {
 		Spec:     &s.spec,
 		Query:    s.query,
 		Attempts: s.attempts,
-		WasSent:  s.wasSent,
 		Keys:     &s.keys,
 	}
 }

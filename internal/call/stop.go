@@ -25,12 +25,13 @@ func (s *state) endErr() error {
 // transient, since the request itself did not fail.
 func (s *state) stopped(step string, err error) *Failure {
 	return &Failure{
-		Kind:      NoResponse,
-		Progress:  s.progress(),
-		Step:      step,
-		Cause:     err,
-		Transient: true,
-		Previous:  s.last,
+		Kind:         NoResponse,
+		Progress:     s.progress(),
+		Step:         step,
+		Cause:        err,
+		Transient:    true,
+		NotProcessed: !s.wasSent,
+		Previous:     s.last,
 	}
 }
 
