@@ -21,9 +21,9 @@ type item[T any] struct {
 }
 
 // A reading applies the rules to the records that a poll has read, from the newest one inward. For example,
-// let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. After 11, two records are
-// undecided. After 9, they are fresh. After 10, which has a known record above, one is deep. After 8, it is
-// late.
+// let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. After 11, there are two
+// candidates. After 9, both are confirmed. After 10, which has a known record above, one is past the window. After
+// 8, it is missed.
 type reading[T any] struct {
 	position   *position
 	window     int
@@ -36,15 +36,17 @@ type reading[T any] struct {
 	hasDropped bool  // the newest records were dropped: a later poll finds them again
 
 	seen    paging.IDSet
-	records int       // that were read
-	stamps  []stamp   // of the records before the first one that is dropped
-	unknown []item[T] // with fewer than Window known records above
-	above   int       // unknown[:above] have no known record above
-	fresh   int       // unknown[:fresh] have a known record below
-	deep    int       // unknown records with Window known ones above, and none below so far
-	late    int       // deep ones below which a known one followed
-	known   int       // known records
-	old     int       // unknown records since the latest known one, created before the newest known one
+	records int     // that were read
+	stamps  []stamp // of the records before the first one that is dropped
+	known   int     // known records
+
+	// candidates are unknown records with fewer than Window known ones above.
+	candidates []item[T]
+	leading    int // candidates[:leading] have no known record above
+	confirmed  int // candidates[:confirmed] have a known record below: they are new
+	pastWindow int // unknown records with Window known ones above, and none below so far
+	missed     int // records past the window below which a known one followed
+	older      int // unknown records since the latest known one, created before the newest known one
 }
 
 // add takes the records of a page, and reports whether one is unknown.
@@ -70,43 +72,43 @@ func (r *reading[T]) add(items []item[T]) (hasUnknown bool) {
 // addKnown takes a known record, which stands below all records so far.
 func (r *reading[T]) addKnown() {
 	if r.known == 0 {
-		r.above = len(r.unknown)
+		r.leading = len(r.candidates)
 	}
 	r.known++
-	r.fresh = len(r.unknown)
-	r.late += r.deep
-	r.deep = 0
-	r.old = 0
+	r.confirmed = len(r.candidates)
+	r.missed += r.pastWindow
+	r.pastWindow = 0
+	r.older = 0
 }
 
 func (r *reading[T]) addUnknown(it item[T]) {
 	if r.known < r.window {
 		r.hold(it)
 	} else {
-		r.deep++
+		r.pastWindow++
 	}
 	if it.created != "" && it.created < r.position.Newest {
-		r.old++
+		r.older++
 	}
 }
 
 // hold keeps a record that may be new. Older ones must be delivered first: of too many above the first known one,
 // it drops the newer half.
 func (r *reading[T]) hold(it item[T]) {
-	r.unknown = append(r.unknown, it)
-	if r.known == 0 && len(r.unknown) >= r.maxHeld {
-		r.unknown = slices.Delete(r.unknown, 0, r.maxHeld/2)
+	r.candidates = append(r.candidates, it)
+	if r.known == 0 && len(r.candidates) >= r.maxHeld {
+		r.candidates = slices.Delete(r.candidates, 0, r.maxHeld/2)
 		r.hasDropped = true
 	}
 }
 
-// undecided returns the number of unknown records below which no known one was seen so far.
-func (r *reading[T]) undecided() int { return len(r.unknown) - r.fresh }
+// undecided returns the number of candidates below which no known record was seen so far.
+func (r *reading[T]) undecided() int { return len(r.candidates) - r.confirmed }
 
 // hasDepth reports whether enough records from the first known one on were read for a sweep. New ones do not
 // count.
 func (r *reading[T]) hasDepth() bool {
-	return r.known+r.undecided()+r.deep+r.late >= 2*r.window
+	return r.known+r.undecided()+r.pastWindow+r.missed >= 2*r.window
 }
 
 // A need says whether a poll needs the next page.
@@ -156,8 +158,8 @@ func (r *reading[T]) needOfFirstStart() need {
 // areKnownDeleted reports whether the known records were probably deleted. If the list has grown by as many
 // records as seem old, they are new, and the clock of the service went back.
 func (r *reading[T]) areKnownDeleted() bool {
-	hasGrown := r.firstTotal-r.position.Total >= int64(r.old)
-	return r.old >= maxOld && !hasGrown
+	hasGrown := r.firstTotal-r.position.Total >= int64(r.older)
+	return r.older >= maxOld && !hasGrown
 }
 
 // isAboveKnown reports whether the records that the latest sweep has seen stand below. Without one of them, no
@@ -187,25 +189,25 @@ func (r *reading[T]) mayBeAbove(total int64) bool {
 func (r *reading[T]) newItems() []item[T] {
 	switch {
 	case r.coversList():
-		return r.unknown
+		return r.candidates
 	case !r.isNoneLeft():
-		return r.unknown[:r.fresh]
+		return r.candidates[:r.confirmed]
 	case r.position.Newest == "":
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(r.unknown), func(it item[T]) bool {
+	return slices.DeleteFunc(slices.Clone(r.candidates), func(it item[T]) bool {
 		return it.created <= r.position.Newest
 	})
 }
 
 // hasKnownAbove reports whether a known record stands above a new one.
 func (r *reading[T]) hasKnownAbove(newItems []item[T]) bool {
-	return r.known > 0 && len(newItems) > r.above
+	return r.known > 0 && len(newItems) > r.leading
 }
 
 // isNoneLeft reports whether no known record was found in a list that had others.
 func (r *reading[T]) isNoneLeft() bool {
-	return r.known == 0 && len(r.unknown) > 0 && !r.coversList()
+	return r.known == 0 && len(r.candidates) > 0 && !r.coversList()
 }
 
 // coversList reports whether the latest sweep and this poll read the whole list.
@@ -214,7 +216,7 @@ func (r *reading[T]) coversList() bool {
 	return wasEmpty || r.position.Whole && r.hasEnd
 }
 
-// missing returns an error if no known record is left, if there are late records, or if the total grew by
+// missing returns an error if no known record is left, if records were missed, or if the total grew by
 // more records than were found as new.
 func (r *reading[T]) missing(found int) error {
 	lacks := r.firstTotal - r.position.Total - int64(found)
@@ -222,8 +224,8 @@ func (r *reading[T]) missing(found int) error {
 	case r.isNoneLeft():
 		const format = "%w: no known record is left among %d others, of which %d count as new"
 		return errorf(format, ErrMissing, r.records, found)
-	case r.late > 0:
-		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, r.late, r.window)
+	case r.missed > 0:
+		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, r.missed, r.window)
 	case r.position.Total > 0 && lacks > 0:
 		return errorf("%w: the list grew by %d more than were found", ErrMissing, lacks)
 	}

@@ -67,7 +67,7 @@ type cursor struct {
 type tally struct {
 	withID     int64 // records that were delivered, or left out with an id
 	withoutID  int64 // records that this pass left out, without an id
-	end        int64 // every delivered record that has not moved is below this offset
+	reach      int64 // every delivered record that has not moved is below this offset
 	firstShort int64 // the first page with fewer new records than it should have; 0: none
 }
 
@@ -78,7 +78,7 @@ func (t *tally) count(p pageInfo, offset int64) {
 	t.withID += p.newRecords
 	t.withoutID += p.withoutID
 	if p.newRecords > 0 {
-		t.end = max(t.end, offset+p.records)
+		t.reach = max(t.reach, offset+p.records)
 	}
 }
 
@@ -109,10 +109,10 @@ const maxPages, maxTotal = 1<<31 - 2, 1 << 40
 // a missing member.
 const unknown = 0
 
-// end is the next page when the iteration has ended.
-const end = 0
+// noPage is the next page when the iteration has ended.
+const noPage = 0
 
-// advance uses the response for a page, and returns the next page, or end.
+// advance uses the response for a page, and returns the next page, or noPage.
 func (cur *cursor) advance(p pageInfo) int64 {
 	p.pages = max(0, min(p.pages, maxPages))
 	p.total = max(0, min(p.total, maxTotal))
@@ -121,7 +121,7 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	cur.count(p)
 	cur.cover(p)
 
-	next := cur.covered.end/cur.size + 1
+	next := cur.covered.below/cur.size + 1
 	if !cur.limit.allowsPage(next) {
 		cur.limit.isHit = true
 		return cur.endPass()
@@ -153,17 +153,10 @@ func (cur *cursor) updateSize(p pageInfo) {
 func (cur *cursor) updateTotal(p pageInfo) {
 	isFirstTotal := !cur.hasTotal && p.total != unknown
 	cur.hasTotal = cur.hasTotal || isFirstTotal
-	total := int64(unknown)
-	switch {
-	case !cur.hasTotal:
-		total = cur.estimate(p)
-	case cur.isCredible(p):
-		total = p.total
-	}
-	switch {
-	case isFirstTotal:
-		cur.expected = total // instead of the estimate
-	case cur.expected == unknown:
+	total := cur.totalBy(p)
+	if isFirstTotal {
+		cur.expected = total // in place of the estimate
+	} else if cur.expected == unknown {
 		cur.expected = max(cur.total, total) // in the second pass, cur.total is the last total of the first one
 	}
 	if total == unknown {
@@ -175,10 +168,21 @@ func (cur *cursor) updateTotal(p pageInfo) {
 	cur.total = total
 }
 
+// totalBy returns the length of the list by a response, or unknown.
+func (cur *cursor) totalBy(p pageInfo) int64 {
+	switch {
+	case !cur.hasTotal:
+		return cur.estimate(p)
+	case cur.isCredible(p):
+		return p.total
+	}
+	return unknown
+}
+
 // move moves the offsets after a change of the total.
 func (cur *cursor) move(change int64) {
 	if change >= 0 {
-		cur.came.end += change
+		cur.came.reach += change
 		cur.covered.inserted(change)
 		return
 	}
@@ -215,10 +219,10 @@ func (cur *cursor) isCredible(p pageInfo) bool {
 
 func (cur *cursor) offset(p pageInfo) int64 { return (p.number - 1) * cur.size }
 
-// count counts a page and its records. A page that begins before came.end may repeat records.
+// count counts a page and its records. A page that begins before came.reach may repeat records.
 func (cur *cursor) count(p pageInfo) {
 	offset := cur.offset(p)
-	isBehindDelivered := offset >= cur.came.end
+	isBehindDelivered := offset >= cur.came.reach
 	isShort := p.newRecords+p.withoutID < min(cur.size, cur.total-offset)
 	if isShort && isBehindDelivered && cur.came.firstShort == 0 {
 		cur.came.firstShort = p.number
@@ -233,7 +237,7 @@ func (cur *cursor) cover(p pageInfo) {
 	if cur.hasIDs {
 		cur.covered.add(from, to)
 	} else {
-		cur.covered.end = max(cur.covered.end, to)
+		cur.covered.below = max(cur.covered.below, to)
 	}
 }
 
@@ -277,12 +281,12 @@ func (cur *cursor) mayHideMissing() bool {
 	return cur.hasTotal && cur.came.firstShort > 0 && cur.came.records() < cur.total
 }
 
-// endPass returns the first page of the second pass, if there is one, or end. The second pass keeps the
+// endPass returns the first page of the second pass, if there is one, or noPage. The second pass keeps the
 // knowledge about the records and the service.
 func (cur *cursor) endPass() int64 {
 	needsSecond := cur.isIncomplete() || cur.mayHideMissing()
 	if cur.isSecond || !cur.hasIDs || !needsSecond {
-		return end
+		return noPage
 	}
 	if !cur.hasTotal {
 		cur.total = unknown // it was computed with the other page size

@@ -56,7 +56,7 @@ func (tt cursorTest) check(t *testing.T, hasIDs bool) {
 			require.Equal(t, p.number, next, "the page of request %d", i+1)
 			next = cur.advance(p)
 		}
-		assert.EqualValues(t, end, next, "the page after the last response")
+		assert.EqualValues(t, noPage, next, "the page after the last response")
 		assert.Equal(t, tt.missing, cur.missing())
 	})
 }
@@ -198,7 +198,7 @@ func TestWithoutIDsEachPageIsRequestedOnce(t *testing.T) {
 // whether the iteration may lack records.
 func requestsOf(respond func(request int, p *pageInfo)) (requests, newPages int, isIncomplete bool) {
 	cur := &cursor{requested: 1, hasIDs: true}
-	for next := int64(1); next != end; {
+	for next := int64(1); next != noPage; {
 		requests++
 		p := pageInfo{number: next, pageNum: next, pageSize: 1, records: 1}
 		respond(requests, &p)

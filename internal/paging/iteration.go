@@ -9,14 +9,14 @@ import (
 
 // An Iteration returns the pages of a list, one after another. It is not safe for concurrent use.
 type Iteration[T, O any] struct {
-	source   Source[T, O]
-	nextPage int64 // or end
-	pageSize int   // of the first pass
-	cursor   cursor
-	seen     IDSet // ids of the delivered records
-	omitted  IDSet // ids of the records that were left out
-	problems []error
-	noPage   error // the last page that the total promises, if it does not exist
+	source      Source[T, O]
+	nextPage    int64 // or noPage
+	pageSize    int   // of the first pass
+	cursor      cursor
+	seen        IDSet // ids of the delivered records
+	omitted     IDSet // ids of the records that were left out
+	problems    []error
+	lastPageErr error // of the last page that the total promises, if it may not exist
 
 	prefetch int                  // the maximum of depth
 	pending  []*pendingPage[T, O] // the prefetched pages, from nextPage on
@@ -42,7 +42,7 @@ func New[T, O any](source Source[T, O], pageSize, prefetch int) *Iteration[T, O]
 }
 
 // More reports whether there is a page to request.
-func (it *Iteration[T, O]) More() bool { return it.nextPage != end }
+func (it *Iteration[T, O]) More() bool { return it.nextPage != noPage }
 
 // NextPage returns the number of the page that Next requests.
 func (it *Iteration[T, O]) NextPage() int64 { return it.nextPage }
@@ -56,7 +56,7 @@ func (it *Iteration[T, O]) Came() int64 { return it.cursor.came.records() }
 func (it *Iteration[T, O]) Err(inconsistentList error) error {
 	problems := slices.Clone(it.problems)
 	if it.cursor.isIncomplete() && !it.More() {
-		problems = append(problems, it.noPage, it.missingErr(inconsistentList))
+		problems = append(problems, it.lastPageErr, it.missingErr(inconsistentList))
 	}
 	return Join(problems...)
 }
@@ -114,10 +114,10 @@ func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], erro
 		mayBeMissing = page == nil && it.source.IsNoSuchPage(err)
 	}
 	if mayBeMissing {
-		it.noPage = AtPage(it.nextPage, err)
+		it.lastPageErr = AtPage(it.nextPage, err)
 		return new(Response[T, O]), nil
 	}
-	it.noPage = nil
+	it.lastPageErr = nil
 	return page, err
 }
 
