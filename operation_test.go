@@ -146,7 +146,8 @@ var notIdempotent = map[string]bool{}
 func TestOperationsAreIdempotentUnlessListed(t *testing.T) {
 	for _, c := range testcalls.All() {
 		if notIdempotent[c.Operation] {
-			assert.False(t, c.IsIdempotent(), "%s is retried: remove it from notIdempotent", c.Operation)
+			assert.False(t, c.IsIdempotent(), "%s is retried: leave Idempotent unset; only if a second request has no "+
+				"further effect, remove it from notIdempotent", c.Operation)
 			continue
 		}
 		assert.True(t, c.IsIdempotent(), "%s is not retried: if it only reads, call read; otherwise add it to "+

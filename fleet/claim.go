@@ -51,7 +51,7 @@ type claimReply struct {
 const (
 	stateFree     = ""         // a replica may claim a fetch
 	stateStored   = "stored"   // the store has a key that is newer than the caller's
-	stateGranted  = "granted"  // this replica must fetch a key with the generation of the record
+	stateGranted  = "granted"  // this replica must fetch a key, and store it with the generation of the record
 	stateBusy     = "busy"     // a replica fetches, perhaps this one
 	stateFailed   = "failed"   // the last fetch failed
 	stateRejected = "rejected" // the last key was rejected early, or before its fetch

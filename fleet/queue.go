@@ -22,7 +22,7 @@ type queue struct {
 	mu          sync.Mutex
 	slots       []time.Time // not used yet, ascending
 	withSlot    list.List   // of *waiter: the first calls, which have the slots of their places
-	withoutSlot list.List   // of *waiter: the calls after them; empty if a slot is left
+	withoutSlot list.List   // of *waiter: the calls after them; empty while there are more slots than calls
 	sending     bool        // a goroutine takes slots for the calls that have none
 	timer       *time.Timer // runs advance when the first slot begins, if a call waits
 	last        time.Time   // the latest slot that was taken

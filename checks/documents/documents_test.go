@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -169,5 +170,23 @@ func TestReliabilityNamesExistingAPI(t *testing.T) {
 		exists := regexp.MustCompile(`\b` + match[1] + `\b`).MatchString(api)
 		assert.True(t, exists || slices.Contains(elsewhere, match[1]),
 			"the API has no %s: correct docs/reliability.md or, if net/http or HTTP has it, add it to elsewhere", match[1])
+	}
+}
+
+// A name in backticks that looks like one of Go stands in the code, unless it is that of an example.
+func TestMaintainersDocumentsNameCodeThatExists(t *testing.T) {
+	code := ""
+	require.NoError(t, filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") {
+			code += read(t, strings.TrimPrefix(path, "../../"))
+		}
+		return err
+	}))
+	name := regexp.MustCompile("`([a-zA-Z]*[a-z][A-Z][a-zA-Z]*)`")
+	for _, document := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		for _, match := range name.FindAllStringSubmatch(read(t, document), -1) {
+			isExample := strings.Contains(match[1], "Webhook")
+			assert.True(t, isExample || strings.Contains(code, match[1]), "%s: %s does not exist", document, match[1])
+		}
 	}
 }

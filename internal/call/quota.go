@@ -5,10 +5,9 @@ import (
 	"sync"
 )
 
-// A quota is a bucket of tokens for the retries of all calls of a client. A retry takes a token, and
-// each attempt that succeeds gives one back; the attempt with another key after a rejection takes none. So
-// retries exceed the successful attempts by at most the
-// size of the bucket.
+// A quota is a bucket of tokens for the retries of all calls of a client. A retry takes a token, but not the
+// attempt with another key after a rejection, and each attempt that succeeds gives one back. So retries exceed the
+// successful attempts by at most the size of the bucket.
 //
 // A permanent failure gives none back. If it did, a service that fails transiently and permanently in
 // turn would get a retry for each call. Nor does a cancellation. If it did, the calls of callers that

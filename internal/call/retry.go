@@ -26,7 +26,7 @@ func (c *Caller) checkRetry(s *state, resp *http.Response, err error) (retry boo
 	resp, err = unwrapClient(resp, err) //nolint:bodyclose // readBody has read and closed it
 	failure := c.judge(s, resp, err)
 	duration := time.Since(s.start)
-	s.wait = 0
+	s.wait, s.retryAt = 0, time.Time{}
 	if failure == nil {
 		c.quota.giveBack()
 	} else {
