@@ -51,6 +51,7 @@ type cursor struct {
 	requested int64 // page size of the requests of this pass
 	hasIDs    bool
 	isSecond  bool // this is the second pass
+	hasShrunk bool // a promised page did not exist, so that records may have moved without a total that shows it
 
 	// The list, by the responses.
 	size     int64 // S: the number of records of the longest page of this pass; see updateSize
@@ -259,7 +260,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 // count here: a record that came may have been deleted since.
 func (cur *cursor) hasFoundAll() bool {
 	hasAll := cur.came.records() >= max(cur.expected, cur.total)
-	return cur.isSecond && !cur.limit.isHit && hasAll
+	return cur.isSecond && !cur.limit.isHit && !cur.hasShrunk && hasAll
 }
 
 // missing returns how many records are missing. If only the number of pages is known, the last page may have
@@ -284,7 +285,7 @@ func (cur *cursor) mayHideMissing() bool {
 // endPass returns the first page of the second pass, if there is one, or noPage. The second pass keeps the
 // knowledge about the records and the service.
 func (cur *cursor) endPass() int64 {
-	needsSecond := cur.isIncomplete() || cur.mayHideMissing()
+	needsSecond := cur.isIncomplete() || cur.mayHideMissing() || cur.hasShrunk
 	if cur.isSecond || !cur.hasIDs || !needsSecond {
 		return noPage
 	}
@@ -295,6 +296,7 @@ func (cur *cursor) endPass() int64 {
 		requested: (min(cur.requested, cur.size) + 1) / 2,
 		hasIDs:    true,
 		isSecond:  true,
+		hasShrunk: cur.hasShrunk,
 		total:     cur.total,
 		hasTotal:  cur.hasTotal,
 		came:      cur.came.forSecondPass(),

@@ -114,6 +114,7 @@ func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], erro
 		mayBeMissing = page == nil && it.source.IsNoSuchPage(err)
 	}
 	if mayBeMissing {
+		it.cursor.hasShrunk = it.cursor.hasShrunk || it.nextPage == last
 		it.lastPageErr = AtPage(it.nextPage, err)
 		return new(Response[T, O]), nil
 	}

@@ -196,6 +196,38 @@ func TestErrorOfAMomentForTheLastPageNeedsNoSecondPass(t *testing.T) {
 	assert.Equal(t, 51, requests)
 }
 
+// Records 1 and 2 are deleted, each before a request. After the second deletion, record 8 is on page 3, which was
+// read already, and page 4 does not exist: no total shows that.
+func TestRecordOfALastPageThatVanishedIsDelivered(t *testing.T) {
+	errNoPage := errors.New("HTTP 404")
+	list := []int64{1, 2, 3, 4, 5, 6, 7, 8}
+	it := New(Source[int64, int64]{
+		Fetch: func(_ context.Context, number, size int) (*Response[int64, int64], error) {
+			isDeletion := number == 2 && len(list) == 8 || number == 4 && len(list) == 7
+			if isDeletion {
+				list = list[1:]
+			}
+			from, to := min((number-1)*size, len(list)), min(number*size, len(list))
+			if from == to {
+				return nil, errNoPage
+			}
+			return &Response[int64, int64]{PageNum: number, PageSize: size, Total: int64(len(list)), List: list[from:to]}, nil
+		},
+		ID:              func(id int64) int64 { return id },
+		OmittedID:       func(id int64) int64 { return id },
+		IsErrorResponse: func(error) bool { return true },
+		IsNoSuchPage:    func(err error) bool { return err == errNoPage }, //nolint:errorlint // not wrapped
+	}, 2, 0)
+	var delivered []int64
+	for it.More() {
+		page, err := it.Next(t.Context())
+		require.NoError(t, err)
+		delivered = append(delivered, page.List...)
+	}
+	assert.Contains(t, delivered, int64(8))
+	assert.NoError(t, it.Err(errInconsistent))
+}
+
 // A service that sends the same page again and again makes no progress, although each page leaves out
 // a record.
 func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
