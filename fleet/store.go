@@ -22,7 +22,7 @@ const prefix = "msgpush:1:"
 
 const (
 	storeTimeout  = time.Second            // of an operation
-	dialAfter     = 300 * time.Millisecond // from the start of an operation until its address is dialed, to see whether Redis runs
+	dialAfter     = 300 * time.Millisecond // until the address of an operation is dialed, to see whether Redis runs
 	probeInterval = 100 * time.Millisecond // from a probe to the next one
 	suspension    = 250 * time.Millisecond // lateness of an operation that shows that its process was suspended
 

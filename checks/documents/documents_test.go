@@ -176,7 +176,7 @@ func TestReliabilityNamesExistingAPI(t *testing.T) {
 // A name in backticks that looks like one of Go stands in the code, unless it is that of an example.
 func TestMaintainersDocumentsNameCodeThatExists(t *testing.T) {
 	code := ""
-	require.NoError(t, filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".go") {
 			code += read(t, strings.TrimPrefix(path, "../../"))
 		}
