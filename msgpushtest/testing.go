@@ -1,7 +1,9 @@
 package msgpushtest
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -77,8 +79,9 @@ func (s *Server) report(tb TB) {
 	if !tb.Failed() {
 		return
 	}
-	tb.Logf("msgpushtest: requests that arrived: %d", len(requests))
+	var lines strings.Builder
 	for i := max(0, len(requests)-maxReported); i < len(requests); i++ {
-		tb.Logf("%d: %v", i+1, requests[i])
+		fmt.Fprintf(&lines, "\n%d: %v", i+1, requests[i])
 	}
+	tb.Logf("msgpushtest: requests that arrived: %d%s", len(requests), lines.String())
 }
