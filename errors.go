@@ -46,8 +46,9 @@ type APIError struct {
 	RetryAfter time.Duration
 	// KeyRejected means that the HTTP status is 401, or that Code is one of [WithRejectedKeyCodes].
 	KeyRejected bool
-	// NotProcessed means that the service has surely not processed the request: the key was rejected, or the
-	// HTTP status is 400 to 499, except for 408 and 409, and no earlier attempt may have been processed.
+	// NotProcessed means that the service has not processed the request: the key was rejected, or the HTTP status
+	// is 400 to 499, except for 408 and 409, and no earlier attempt may have been processed. The exception is a
+	// request that net/http sent twice; see [Request].
 	NotProcessed bool
 	// Retryable means that the same call may succeed later: the HTTP status is one that [RetryPolicy] lists,
 	// or Code is one of [WithRetryableCodes].
@@ -159,8 +160,9 @@ type RequestError struct {
 	// Retryable means that the same call may succeed later. It is false only if the last attempt had a
 	// failure that would recur, such as an untrusted certificate; see [RetryPolicy].
 	Retryable bool
-	// NotProcessed means that the service has surely not processed the request: the call ended before the first
-	// attempt, or each attempt failed to connect, or had its key rejected.
+	// NotProcessed means that the service has not processed the request: the call ended before the first attempt,
+	// or each attempt failed to connect, or had its key rejected. For a rare exception, see the field Idempotent
+	// of [Request].
 	NotProcessed bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
