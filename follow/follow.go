@@ -15,8 +15,8 @@
 // is known if its id is in the position, which holds the ids of the records at the newest places.
 //
 //   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known one
-//     stands below it. The last condition is dropped if the latest sweep and this poll read the whole list. If
-//     no known one is left, a record is new if it was created after all of them.
+//     stands below it, or the latest sweep and this poll both read the whole list. If no known one is left, a
+//     record is new if it was created after all of them.
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window known

@@ -21,9 +21,9 @@ type item[T any] struct {
 }
 
 // A reading applies the rules to the records that a poll has read, from the newest one inward. For example,
-// let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. After 11, there are two
-// candidates. After 9, both are confirmed. After 10, which has a known record above, one is past the window. After
-// 8, it is missed.
+// let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. After 11, two records are
+// undecided. After 9, both are leading. After 10, which has a known record above, one is past the window. After 8,
+// it is missed.
 type reading[T any] struct {
 	position   *position
 	window     int
@@ -40,10 +40,11 @@ type reading[T any] struct {
 	stamps  []stamp // of the records before the first one that is dropped
 	known   int     // known records
 
-	// candidates are unknown records with fewer than Window known ones above.
-	candidates []item[T]
-	leading    int // candidates[:leading] have no known record above
-	confirmed  int // candidates[:confirmed] have a known record below: they are new
+	// These are unknown, with fewer than Window known records above.
+	leading   []item[T] // above the first known record: new
+	between   []item[T] // between known records: new
+	undecided []item[T] // no known record was seen below so far
+
 	pastWindow int // unknown records with Window known ones above, and none below so far
 	missed     int // records past the window below which a known one followed
 	older      int // unknown records since the latest known one, created before the newest known one
@@ -72,10 +73,12 @@ func (r *reading[T]) add(items []item[T]) (hasUnknown bool) {
 // addKnown takes a known record, which stands below all records so far.
 func (r *reading[T]) addKnown() {
 	if r.known == 0 {
-		r.leading = len(r.candidates)
+		r.leading = r.undecided
+	} else {
+		r.between = append(r.between, r.undecided...)
 	}
+	r.undecided = nil
 	r.known++
-	r.confirmed = len(r.candidates)
 	r.missed += r.pastWindow
 	r.pastWindow = 0
 	r.older = 0
@@ -95,20 +98,17 @@ func (r *reading[T]) addUnknown(it item[T]) {
 // hold keeps a record that may be new. Older ones must be delivered first: of too many above the first known one,
 // it drops the newer half.
 func (r *reading[T]) hold(it item[T]) {
-	r.candidates = append(r.candidates, it)
-	if r.known == 0 && len(r.candidates) >= r.maxHeld {
-		r.candidates = slices.Delete(r.candidates, 0, r.maxHeld/2)
+	r.undecided = append(r.undecided, it)
+	if r.known == 0 && len(r.undecided) >= r.maxHeld {
+		r.undecided = slices.Delete(r.undecided, 0, r.maxHeld/2)
 		r.hasDropped = true
 	}
 }
 
-// undecided returns the number of candidates below which no known record was seen so far.
-func (r *reading[T]) undecided() int { return len(r.candidates) - r.confirmed }
-
 // hasDepth reports whether enough records from the first known one on were read for a sweep. New ones do not
 // count.
 func (r *reading[T]) hasDepth() bool {
-	return r.known+r.undecided()+r.pastWindow+r.missed >= 2*r.window
+	return r.known+len(r.undecided)+r.pastWindow+r.missed >= 2*r.window
 }
 
 // A need says whether a poll needs the next page.
@@ -172,7 +172,7 @@ func (r *reading[T]) isAboveKnown() bool {
 // mayHaveNew reports whether the undecided records are new if another known one stands below them. It may be
 // far below: they may be an import.
 func (r *reading[T]) mayHaveNew() bool {
-	undecided := r.undecided()
+	undecided := len(r.undecided)
 	isAnotherLeft := r.known < min(r.window, len(r.position.known))
 	return isAnotherLeft && undecided > 0 && undecided < max(2*r.window, maxUndecided)
 }
@@ -185,29 +185,29 @@ func (r *reading[T]) mayBeAbove(total int64) bool {
 	return hasMoved && r.known > 0 && !r.position.NewestLast
 }
 
-// newItems returns the new records, the newest one first.
+// newItems returns the new records, the newest one first. It is called once: it may change leading.
 func (r *reading[T]) newItems() []item[T] {
 	switch {
 	case r.coversList():
-		return r.candidates
+		return append(append(r.leading, r.between...), r.undecided...)
 	case !r.isNoneLeft():
-		return r.candidates[:r.confirmed]
+		return append(r.leading, r.between...)
 	case r.position.Newest == "":
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(r.candidates), func(it item[T]) bool {
+	return slices.DeleteFunc(slices.Clone(r.undecided), func(it item[T]) bool {
 		return it.created <= r.position.Newest
 	})
 }
 
 // hasKnownAbove reports whether a known record stands above a new one.
 func (r *reading[T]) hasKnownAbove(newItems []item[T]) bool {
-	return r.known > 0 && len(newItems) > r.leading
+	return r.known > 0 && len(newItems) > len(r.leading)
 }
 
 // isNoneLeft reports whether no known record was found in a list that had others.
 func (r *reading[T]) isNoneLeft() bool {
-	return r.known == 0 && len(r.candidates) > 0 && !r.coversList()
+	return r.known == 0 && len(r.undecided) > 0 && !r.coversList()
 }
 
 // coversList reports whether the latest sweep and this poll read the whole list.
