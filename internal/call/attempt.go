@@ -26,7 +26,7 @@ func (c *Caller) attempt(s *state, req *http.Request) (*http.Response, error) {
 // beginAttempt counts an attempt, and forgets the response of the one before.
 func (s *state) beginAttempt() {
 	s.attempts++
-	s.sentBefore = s.wasSent
+	s.mayBeProcessed, s.earlierMayBeProcessed = false, s.earlierMayBeProcessed || s.mayBeProcessed
 	s.start = time.Now()
 	s.resp, s.size = nil, 0
 }
@@ -35,7 +35,7 @@ func (s *state) beginAttempt() {
 func (c *Caller) send(s *state, req *http.Request) (*http.Response, error) {
 	resp, err := c.Transport.RoundTrip(req)
 	s.dialFailed = transport.DialFailed(err) // before attemptErr replaces err
-	s.wasSent = s.wasSent || !s.dialFailed
+	s.mayBeProcessed = !s.dialFailed
 	if err != nil || resp == nil { // http.Client returns an error if both are nil
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 		Cause:         err,
 		Transient:     !errors.Is(err, errBodyTooLarge) && !transport.IsPermanent(err),
 		DialFailed:    s.dialFailed,
-		NotProcessed:  !s.wasSent,
+		NotProcessed:  s.notProcessed(),
 		RequestedWait: transport.ProxyRetryAfter(err),
 	}
 }
@@ -105,7 +105,7 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Fa
 		f.Body = bytes.Clone(bytesOf(resp)) // with HTTP 204, b has the envelope that stands for an empty body
 	} else {
 		c.setErrorResponse(f, b)
-		f.NotProcessed = f.isRejection() && !s.sentBefore
+		f.NotProcessed = f.isRejection() && !s.earlierMayBeProcessed
 	}
 	return f
 }

@@ -105,7 +105,7 @@ func (c *Caller) isRetryable(s *state, f *Failure) bool {
 // replaceKey gets the key that replaces the rejected one, for the next attempt. It returns the final failure of
 // the call if there is no other key. A request whose key was rejected counts as not processed.
 func (c *Caller) replaceKey(s *state) (final *Failure) {
-	s.rejectedKey, s.wasSent = s.key, s.sentBefore
+	s.rejectedKey, s.mayBeProcessed = s.key, false
 	final = c.nextKey(s)
 	s.hasNextKey = final == nil
 	return final

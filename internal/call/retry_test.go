@@ -282,7 +282,7 @@ func TestDecide(t *testing.T) {
 func TestReplacedKeyIsSentNext(t *testing.T) {
 	f := &Failure{KeyRejected: true}
 	end, s := decideAfter(t, f, func(c *Caller, s *state) {
-		c.HasKeySource, s.wasSent = true, true
+		c.HasKeySource, s.mayBeProcessed = true, true
 		c.Source = func(_ context.Context, rejected string) (string, error) {
 			assert.Equal(t, "first-key", rejected)
 			return "second-key", nil
@@ -292,15 +292,15 @@ func TestReplacedKeyIsSentNext(t *testing.T) {
 	assert.Equal(t, "second-key", s.key)
 	assert.Equal(t, "first-key", s.rejectedKey)
 	assert.True(t, s.hasNextKey)
-	assert.False(t, s.wasSent, "a request whose key was rejected was not processed")
+	assert.True(t, s.notProcessed(), "a request whose key was rejected was not processed")
 }
 
 func TestRejectedKeyDoesNotUndoAnEarlierAttempt(t *testing.T) {
 	_, s := decideAfter(t, &Failure{KeyRejected: true}, func(c *Caller, s *state) {
-		c.HasKeySource, s.wasSent, s.sentBefore = true, true, true
+		c.HasKeySource, s.mayBeProcessed, s.earlierMayBeProcessed = true, true, true
 		c.Source = func(context.Context, string) (string, error) { return "second-key", nil }
 	})
-	assert.True(t, s.wasSent)
+	assert.False(t, s.notProcessed())
 }
 
 func TestFailingSourceEndsCallAfterRejection(t *testing.T) {

@@ -19,8 +19,6 @@ type state struct {
 	keys  redact.Keys // that the call got so far, for redaction
 
 	attempts    int           // started so far
-	wasSent     bool          // one of them may have sent the request, with a key that was not rejected
-	sentBefore  bool          // wasSent before the current attempt
 	key         string        // of the next or current attempt
 	hasNextKey  bool          // key has replaced a rejected one, and was not sent yet
 	rejectedKey string        // the key that the source had to replace; empty: none
@@ -30,11 +28,13 @@ type state struct {
 	final       *Failure      // of the call; nil: it succeeds, or it has not ended
 
 	// The current attempt.
-	start      time.Time      // when the request was handed to the transport
-	dialFailed bool           // no connection could be made for it
-	resp       *http.Response // nil until its header has arrived
-	size       int            // number of bytes of its body that were read
-	leftOut    *Failure       // of a success; nil: nothing
+	start                 time.Time      // when the request was handed to the transport
+	dialFailed            bool           // no connection could be made for it
+	mayBeProcessed        bool           // the service may have processed it
+	earlierMayBeProcessed bool           // the service may have processed an attempt before it
+	resp                  *http.Response // nil until its header has arrived
+	size                  int            // number of bytes of its body that were read
+	leftOut               *Failure       // of a success; nil: nothing
 }
 
 type operationKey struct{}
@@ -67,3 +67,6 @@ func (s *state) progress() Progress {
 		Keys:     &s.keys,
 	}
 }
+
+// notProcessed reports whether the service has processed no attempt so far.
+func (s *state) notProcessed() bool { return !s.mayBeProcessed && !s.earlierMayBeProcessed }

@@ -30,7 +30,7 @@ func (s *state) stopped(step string, err error) *Failure {
 		Step:         step,
 		Cause:        err,
 		Transient:    true,
-		NotProcessed: !s.wasSent,
+		NotProcessed: s.notProcessed(),
 		Previous:     s.last,
 	}
 }
