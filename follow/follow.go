@@ -98,7 +98,7 @@ const prefix = "msgpush: following a list: "
 // errorf returns an error of this package.
 func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format, args...) }
 
-// An OmittedError is the error of OnError for a record without an id, which is not delivered. It is reported
+// An OmittedError is the error of OnError for a record without an id, which is not delivered. A follower reports it
 // once. All records for which the ID function of the pager returns 0 are reported as one, without JSON.
 type OmittedError struct {
 	// Record has the JSON of the record, which may contain secrets.

@@ -158,3 +158,16 @@ func TestOmittedRecordWithoutAnIDIsReported(t *testing.T) {
 		assert.Empty(t, db.omitted)
 	})
 }
+
+func TestRecordWithoutAnIDIsNotReportedAsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1)}
+		r, db := startOn(t, s)
+		s.change(func(list []int64) []int64 { return append([]int64{0}, list...) }) // its ID is 0
+		wait(time.Hour)
+		assert.Empty(t, db.stored())
+		require.Len(t, r.errors(), 1)
+		assert.ErrorAs(t, r.errors()[0], new(*follow.OmittedError))
+		assert.NoError(t, r.Status().Check(limit))
+	})
+}

@@ -50,6 +50,7 @@ func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecor
 		clear(f.reported)
 	}
 	f.reported[hash] = true
+	f.position.Total++ // it is not missing
 	f.report(ctx, &OmittedError{*r})
 	f.update(func(s *Status) { s.Omitted++ })
 }

@@ -233,10 +233,10 @@ func (c *Cache) end(f *pendingFetch, key string, err error) {
 	if !c.leave(f) {
 		return
 	}
-	if err != nil && c.OnError != nil {
-		c.OnError(c.redacted(err, key))
-	}
 	f.key, f.err = key, err
+	if err != nil {
+		f.err = c.report(err, key)
+	}
 	close(f.done)
 }
 
@@ -252,14 +252,22 @@ func (c *Cache) leave(f *pendingFetch) bool {
 	return true
 }
 
-// redacted returns err without keys in its text.
-func (c *Cache) redacted(err error, key string) error {
+// report passes an error to OnError, and returns it for the callers, both without keys in its text. A panic stays
+// one.
+func (c *Cache) report(err error, key string) error {
 	var keys redact.Keys
 	keys.Add(key)
 	c.mu.Lock()
 	keys.Add(c.key)
 	c.mu.Unlock()
-	return errs.Hide("access key: "+keys.Text(err.Error()), err, nil)
+	text := keys.Text(err.Error())
+	if c.OnError != nil {
+		c.OnError(errs.Hide("access key: "+text, err, nil))
+	}
+	if _, isPanic := err.(*errs.Panic); isPanic { //nolint:errorlint // not wrapped
+		return err
+	}
+	return errs.Hide(text, err, nil)
 }
 
 // Set implements msgpush.AccessKeyCache.Set.

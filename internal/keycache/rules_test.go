@@ -405,6 +405,25 @@ func TestOnErrorGetsTheErrorOfEachFetch(t *testing.T) {
 	})
 }
 
+// The error of a vault may quote the key that is to be replaced.
+func TestErrorOfFetchShowsNoKeyToItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		source := newCache(func(context.Context) (string, time.Time, error) {
+			calls++
+			if calls == 1 {
+				return "the-first-key", time.Now().Add(time.Minute), nil
+			}
+			return "", time.Time{}, fmt.Errorf("%w: the-first-key cannot be renewed", errNoKey)
+		}, keycache.Config{OnError: func(err error) { assert.NotContains(t, err.Error(), "the-first-key") }})
+		assertKeyOf(t, source, "", "the-first-key")
+		time.Sleep(time.Minute)
+		_, err := source.AccessKey(t.Context(), "")
+		assert.EqualError(t, err, "the vault is sealed: [redacted] cannot be renewed")
+		assert.ErrorIs(t, err, errNoKey)
+	})
+}
+
 func TestFetchEndsAfterItsTimeout(t *testing.T) {
 	for name, fetch := range map[string]func(context.Context) (string, time.Time, error){
 		"honours its context": func(ctx context.Context) (string, time.Time, error) {
