@@ -55,6 +55,28 @@ func TestBacklogOfWhichNoRecordIsNewIsReadOnce(t *testing.T) {
 	})
 }
 
+// After page 1 was read, more records are inserted than a poll holds. Those of page 1 stand below them then.
+func TestRecordsReadBeforeALongInsertionAreDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		r.stop()
+		s.change(func([]int64) []int64 { return numbers(1030, 1) })
+		s.fail = func(number int) error {
+			if number == 2 && len(s.list) == 1030 {
+				s.list = numbers(2000, 1)
+			}
+			return nil
+		}
+		r = newRun(t, s.pager(20), db, follow.Options{})
+		r.SetMaxHeld(200)
+		r.start(t, db)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 2000), db.records)
+		assert.Empty(t, r.errors())
+	})
+}
+
 func TestLongCatchUpStoresShortPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

@@ -22,7 +22,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	}
 	newItems := r.newItems()
 	leavesNewer := r.hasDropped && len(newItems) > 0 // the next poll finds them
-	if leavesNewer && r.isNoneLeft() {
+	if leavesNewer && (r.isNoneLeft() || r.missed > 0) {
 		f.failed(ctx, ofList, r.missing(len(newItems)))
 	}
 	if !leavesNewer && r.endsSweep() {

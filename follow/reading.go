@@ -99,10 +99,16 @@ func (r *reading[T]) addUnknown(it item[T]) {
 // it drops the newer half.
 func (r *reading[T]) hold(it item[T]) {
 	r.undecided = append(r.undecided, it)
-	if r.known == 0 && len(r.undecided) >= r.maxHeld {
-		r.undecided = slices.Delete(r.undecided, 0, r.maxHeld/2)
-		r.hasDropped = true
+	isBacklog := r.known == 0 && len(r.undecided) >= r.maxHeld
+	if !isBacklog {
+		return
 	}
+	half := r.maxHeld / 2
+	for _, dropped := range r.undecided[:half] {
+		r.seen.Remove(dropped.id) // an insertion may have moved it to a page that is not read yet
+	}
+	r.undecided = slices.Delete(r.undecided, 0, half)
+	r.hasDropped = true
 }
 
 // hasDepth reports whether enough records from the first known one on were read for a sweep. New ones do not
