@@ -335,3 +335,14 @@ func TestFirstStartEndsAlthoughPage2Fails(t *testing.T) {
 		assert.NotEmpty(t, db.batches)
 	})
 }
+
+func TestErrorForPage1IsNoReasonToRequestItTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, _ := startOn(t, s)
+		s.setFail(func(int) error { return &msgpush.APIError{HTTPStatus: 404} })
+		before, errs := s.count(), len(r.errors())
+		wait(time.Hour)
+		assert.Equal(t, len(r.errors())-errs, s.count()-before)
+	})
+}

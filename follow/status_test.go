@@ -197,3 +197,11 @@ func TestRetryAfterDelaysThePoll(t *testing.T) {
 		assert.Equal(t, before, s.count())
 	})
 }
+
+func TestIdleDayStoresNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, db := startOn(t, &service{list: numbers(1000, 1)})
+		wait(24 * time.Hour)
+		assert.Len(t, db.batches, 1, "that of the first start")
+	})
+}
