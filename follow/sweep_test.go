@@ -130,6 +130,9 @@ func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 
 // These are the sizes of docs/following.md. Records appear late just after a sweep, just before one, and between.
 func TestLateRecordsAreDelivered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	tests := map[string]struct {
 		every, sweep, late time.Duration
 		window             int
