@@ -16,7 +16,7 @@ import (
 //   - "canceled", "timeout": a context was canceled, or a timeout or deadline has passed
 //   - "no_response": any other [*RequestError]
 //   - "inconsistent_list": [ErrInconsistentList]
-//   - "other": any other error, such as that of an invalid argument
+//   - "other": any other error, for example if an argument is invalid
 func Outcome(err error) string {
 	apiErr, isErrorResponse := errors.AsType[*APIError](err)
 	_, isDecodeError := errors.AsType[*DecodeError](err)

@@ -57,8 +57,8 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 //
 //   - [ErrInconsistentList] means that the end of the list was reached, but records are missing, or may be. If
 //     the service rejected the last page, the error wraps its response, too.
-//   - [ErrOmitted] without it means that all records were delivered, except for those that cannot be decoded,
-//     which [Pager.Pages] has in [Page.Omitted], or whose id is 0.
+//   - [ErrOmitted] without it means that all records were delivered, except for records whose id is 0, or that
+//     cannot be decoded. [Pager.Pages] has the latter in [Page.Omitted].
 //   - Any other error means that a page stopped the iteration. It wraps the error of Fetch, or the error of the
 //     context and its cause.
 //

@@ -46,8 +46,8 @@ func (k knowledge) hasUsable(d time.Duration) bool {
 }
 
 // mayClaimAt returns when this replica may claim a fetch for a call that begins now. An expiring key is first
-// replaced by a replica whose last fetch helped. The others wait for standby, also those that have never fetched:
-// their clock or their network may be at fault.
+// replaced by a replica whose last fetch helped. The other replicas wait for standby, also if they have never
+// fetched: their clock or their network may be at fault.
 func (k knowledge) mayClaimAt() time.Time {
 	isExpiring := k.current.generation > 0 && !k.isRejected(k.current.generation)
 	hasHelped := !k.own.helped.IsZero()

@@ -55,7 +55,7 @@ func TestBacklogOfWhichNoRecordIsNewIsReadOnce(t *testing.T) {
 	})
 }
 
-// After page 1 was read, more records are inserted than a poll holds. Those of page 1 stand below them then.
+// After page 1 was read, more records are inserted than a poll holds. The records of page 1 stand below them then.
 func TestRecordsReadBeforeALongInsertionAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
@@ -94,7 +94,7 @@ func TestLongCatchUpStoresShortPositions(t *testing.T) {
 	})
 }
 
-// A site sends what it has buffered: its records stand below known ones.
+// A site sends its buffered records late: they stand below known ones.
 func TestLongBurstBelowKnownRecordsForgetsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
@@ -114,5 +114,16 @@ func TestLongBurstBelowKnownRecordsForgetsNone(t *testing.T) {
 		wait(time.Hour)
 		assert.Equal(t, numbers(100_001, 115_000), db.records)
 		assert.Empty(t, r.errors())
+	})
+}
+
+func TestLateRecordBelowABacklogIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{edit: func(_ int, p *page) { p.Total, p.Pages = 0, 0 }}
+		list := append(numbers(2000, 751), 5000)
+		r, db := catchUp(t, s, append(list, numbers(750, 1)...))
+		assert.Equal(t, numbers(1001, 2000), db.records)
+		require.NotEmpty(t, r.missing())
+		assert.ErrorContains(t, r.missing()[0], "1 were first seen below 200 known ones or more")
 	})
 }

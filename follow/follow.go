@@ -79,7 +79,7 @@ type Options struct {
 	// the next sweep. 0 means 10 min.
 	SweepInterval time.Duration
 	// Window is how many known records may stand above a new one when a sweep sees it. It should be more than
-	// the records of SweepInterval, plus those that are created while a record is late. 0 means 200.
+	// the number of new records in SweepInterval plus the longest delay of a late record. 0 means 200.
 	Window int
 	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the
 	// error at level Warn with [slog.Default].

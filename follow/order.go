@@ -53,9 +53,9 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 	return nil
 }
 
-// setOrder decides if most neighbours agree, since single times may be wrong: those of one direction must outnumber
-// those of the other by half of the times, and by three. The result is kept if the list has several pages. A single
-// page has the newest record in any case.
+// setOrder finds an order only if most neighbours agree, since single times may be wrong: the difference between the
+// number of ascents and descents must be at least half of the number of times, and at least three. The result is kept
+// if the list has several pages. A single page has the newest record in any case.
 func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	hasSeveralPages := f.numbers.pages > 1
 	up, down := neighbours(times)

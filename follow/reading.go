@@ -37,7 +37,7 @@ type reading[T any] struct {
 
 	seen    paging.IDSet
 	records int     // that were read
-	stamps  []stamp // of the records before the first one that is dropped
+	stamps  []stamp // of the records that were read before records were dropped
 	known   int     // known records
 
 	// These are unknown, with fewer than Window known records above.

@@ -11,7 +11,7 @@ import (
 type betweenPages struct {
 	update func(*Records)        // or nil
 	called bool                  // update was called
-	served map[reflect.Type]bool // lists of which a page was requested, by the type of their records
+	served map[reflect.Type]bool // by the type of the records: a page of their list was requested
 }
 
 // UpdateBetweenPages sets a function that changes the server's records while a client reads a list,

@@ -45,7 +45,7 @@ func TestCommentOfSampleRecordsNamesTheirIDs(t *testing.T) {
 	_, p := fixtures.ParsePackage(t, ".")
 	i := slices.IndexFunc(p.Types, func(typ *doc.Type) bool { return typ.Name == "Records" })
 	require.GreaterOrEqual(t, i, 0)
-	functions := p.Types[i].Funcs // those that return Records
+	functions := p.Types[i].Funcs // the functions that return Records
 	i = slices.IndexFunc(functions, func(f *doc.Func) bool { return f.Name == "SampleRecords" })
 	require.GreaterOrEqual(t, i, 0)
 	for field, list := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {

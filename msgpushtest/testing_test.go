@@ -185,7 +185,7 @@ func TestUnusedUpdateBetweenPagesFailsTheTest(t *testing.T) {
 	tests := []struct {
 		name string
 		test func(*msgpushtest.Server)
-		want string // what was requested
+		want string // the request
 	}{
 		{
 			name: "no page",

@@ -88,7 +88,7 @@ func TestInterfaceHasEveryOperationAndMember(t *testing.T) {
 	}
 }
 
-// assertTable checks that a table has all rows, each of which may go on.
+// assertTable checks that a table has all rows. A row of the table may be longer.
 func assertTable(t *testing.T, document string, rows []string, of string) {
 	t.Helper()
 	for block := range strings.SplitSeq(document, "\n\n") {
@@ -173,7 +173,7 @@ func TestReliabilityNamesExistingAPI(t *testing.T) {
 	}
 }
 
-// A name in backticks that looks like one of Go stands in the code, unless it is that of an example.
+// A name in backticks that looks like a Go identifier stands in the code, unless an example uses it.
 func TestMaintainersDocumentsNameCodeThatExists(t *testing.T) {
 	code := ""
 	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {

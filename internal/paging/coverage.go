@@ -20,12 +20,12 @@ func (c *coverage) add(from, to int64) {
 	}
 }
 
-// inserted keeps those offsets of the page ahead that are covered wherever d records were inserted: the record
-// that is at the offset x now was at one of x-d to x.
+// inserted shortens the page ahead after d records were inserted, at unknown places: the record that is at the
+// offset x now was at an offset from x-d to x.
 func (c *coverage) inserted(d int64) { c.ahead.from += d }
 
-// deleted keeps those offsets of the page ahead that are covered wherever d records were deleted: the record that
-// is at the offset x now was at one of x to x+d.
+// deleted shortens the page ahead after d records were deleted, at unknown places: the record that is at the
+// offset x now was at an offset from x to x+d.
 func (c *coverage) deleted(d int64) { c.ahead.to -= d }
 
 // stepBack marks the last d covered offsets before a gap as no longer covered.

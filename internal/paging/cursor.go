@@ -21,8 +21,8 @@ package paging
 //     page is not full or has no new record. Without these numbers, it ends at a page without a new
 //     record.
 //   - Missing. Records are missing if fewer came than the list had at the beginning of the pass. Then
-//     a second pass reads the list with half the page size, until as many came as the list has. What
-//     is missing at its end is an error.
+//     a second pass reads the list with half the page size, until as many came as the list has. If a promised
+//     page did not exist, it reads to the end. Records that are missing at its end are an error.
 //   - Limit. A pass ends if, since the last new record, three pages began behind all delivered records.
 //     A page is mostly new if at least half of its records are new. Let p be the number of pages that are
 //     mostly new, and L be 100 + 2·p. After L other pages, a pass no longer steps back, and the iteration ends with
