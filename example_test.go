@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -542,25 +543,20 @@ func ExampleWithRateLimiter() {
 	// Output: <nil>
 }
 
-// A fileKey is a source that reads the access key from a file. Another program updates the file.
+// A fileKey is a source that reads the access key from a file. Another program updates the file. If the file still
+// has the rejected key, the source returns it, and the call ends with the error of the rejection.
 type fileKey string
 
-func (path fileKey) AccessKey(_ context.Context, rejected string) (string, error) {
+func (path fileKey) AccessKey(context.Context, string) (string, error) {
 	key, err := os.ReadFile(string(path))
-	if err != nil {
-		return "", err
-	}
-	if string(key) == rejected {
-		return "", errors.New("the file still holds the rejected key")
-	}
-	return string(key), nil
+	return strings.TrimSpace(string(key)), err // a command such as echo ends the file with a line break
 }
 
 func ExampleWithAccessKeySource() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
 	file := filepath.Join(os.TempDir(), "msgpush-example-key")
-	if err := os.WriteFile(file, []byte(service.AccessKey()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(service.AccessKey()+"\n"), 0o600); err != nil {
 		log.Fatal(err)
 	}
 	defer os.Remove(file)

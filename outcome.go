@@ -3,13 +3,14 @@ package msgpush
 import (
 	"context"
 	"errors"
+	"net/http"
 )
 
 // Outcome returns the kind of an error of this package as a label for metrics. No response can add a kind.
 //
 //   - "success": there is no error
-//   - "key_rejected", "error_code", "http_4xx", "http_5xx", "http_other": an [*APIError] with KeyRejected,
-//     with an HTTP status of 2xx, or with another status
+//   - "key_rejected", "rate_limited", "error_code", "http_4xx", "http_5xx", "http_other": an [*APIError] with
+//     KeyRejected, or by its HTTP status: 429, 2xx, or another one
 //   - "records_left_out": [ErrOmitted], so that all other data came
 //   - "invalid_response": any other [*DecodeError]
 //   - "no_access_key": [ErrNoAccessKey]
@@ -48,6 +49,8 @@ func outcomeOfResponse(e *APIError) string {
 	switch {
 	case e.KeyRejected:
 		return "key_rejected"
+	case e.HTTPStatus == http.StatusTooManyRequests:
+		return "rate_limited"
 	case e.HTTPStatus/100 == 2:
 		return "error_code"
 	case e.HTTPStatus/100 == 4:

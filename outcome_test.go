@@ -27,6 +27,7 @@ func TestOutcomeNamesWhatCameBack(t *testing.T) {
 		"a rejected key":          {fixtures.Respond(401, ""), "key_rejected"},
 		"an error code":           {fixtures.Respond(200, `{"code":5}`), "error_code"},
 		"a redirect":              {fixtures.Respond(302, ""), "http_other"},
+		"HTTP 429":                {fixtures.Respond(429, ""), "rate_limited"},
 		"HTTP 404":                {fixtures.Respond(404, `{"code":404}`), "http_4xx"},
 		"HTTP 503":                {fixtures.Respond(503, ""), "http_5xx"},
 		"a login page":            {fixtures.Respond(200, "<html>"), "invalid_response"},
