@@ -57,6 +57,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -145,6 +146,7 @@ type Follower[T any] struct {
 
 	// Only the goroutine of Run uses the fields below.
 	store    func(context.Context, Batch[T]) error
+	report   func(error)
 	position position
 	stored   string    // the position that was stored last
 	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
@@ -226,7 +228,10 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	case f.hasRun.Swap(true):
 		return errorf("Run was called before")
 	}
-	f.store = store
+	f.store, f.report = store, f.options.OnError
+	if f.report == nil {
+		f.report = func(err error) { slog.WarnContext(ctx, "msgpush: following a list", "error", err) }
+	}
 	for errs.OfContext(ctx) == nil {
 		err := f.poll(ctx)
 		if errors.Is(err, ErrReplaced) {

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"slices"
@@ -11,7 +10,7 @@ import (
 
 // items returns the records of a page in their order, from the newest end on. A record without an id that
 // cannot be decoded is reported.
-func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T] {
+func (f *Follower[T]) items(page *msgpush.Page[T]) []item[T] {
 	items := make([]item[T], length(page))
 	list, omitted := page.List, page.Omitted
 	for i := range items {
@@ -32,16 +31,16 @@ func (f *Follower[T]) items(ctx context.Context, page *msgpush.Page[T]) []item[T
 		case it.id != 0:
 			return false
 		case it.omitted != nil:
-			f.reportOmitted(ctx, it.omitted)
+			f.reportOmitted(it.omitted)
 		default:
-			f.reportOmitted(ctx, &msgpush.OmittedRecord{Err: errors.New("the ID of the pager returns 0")})
+			f.reportOmitted(&msgpush.OmittedRecord{Err: errors.New("the ID of the pager returns 0")})
 		}
 		return true
 	})
 }
 
 // reportOmitted reports a record without an id, but not with each poll.
-func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecord) {
+func (f *Follower[T]) reportOmitted(r *msgpush.OmittedRecord) {
 	hash := sha256.Sum256(r.JSON) // a record may have a megabyte
 	if f.reported[hash] {
 		return
@@ -51,7 +50,7 @@ func (f *Follower[T]) reportOmitted(ctx context.Context, r *msgpush.OmittedRecor
 	}
 	f.reported[hash] = true
 	f.position.Total++ // it is not missing
-	f.report(ctx, &OmittedError{*r})
+	f.report(&OmittedError{*r})
 	f.update(func(s *Status) { s.Omitted++ })
 }
 

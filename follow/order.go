@@ -37,7 +37,7 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 			return ended
 		}
 		if err != nil {
-			f.report(ctx, err) // then page 1 decides
+			f.report(err) // then page 1 decides
 		} else {
 			times = append(times, f.times(last)...)
 		}
@@ -47,7 +47,7 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], numb
 	hasTurned := f.position.NewestLast != before
 	knowsOneEnd := len(f.position.known) > 0 && !f.position.Whole
 	if hasTurned && knowsOneEnd { // the oldest
-		f.startAgain(ctx)
+		f.startAgain()
 		return errStartAgain
 	}
 	return nil
@@ -67,9 +67,9 @@ func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 }
 
 // startAgain makes the next poll a first start.
-func (f *Follower[T]) startAgain(ctx context.Context) {
+func (f *Follower[T]) startAgain() {
 	if f.position.started {
-		f.report(ctx, errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
+		f.report(errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
 	}
 	f.position = position{
 		marks: marks{

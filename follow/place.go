@@ -44,7 +44,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 	return &place[T]{
 		number:  number,
 		page:    page,
-		items:   f.items(ctx, page),
+		items:   f.items(page),
 		total:   page.Total,
 		longest: length(page),
 	}, nil
@@ -76,17 +76,17 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 		case err != nil:
 			return err
 		case !f.hasShrunk(p, page):
-			f.enter(ctx, p, page, number)
+			f.enter(p, page, number)
 			return nil
 		case p.backs < maxBacks:
 			number = p.back(number, page.Total)
 		case f.skipsPages(): // skips the records that may have moved
-			f.enter(ctx, p, page, number)
+			f.enter(p, page, number)
 			p.hasGap = true
 			return nil
 		default:
 			err := errorf("its total fell at page %d after each of %d attempts", p.deepest, maxBacks+1)
-			f.pageFailed(ctx, err)
+			f.pageFailed(err)
 			return err
 		}
 	}
@@ -124,8 +124,8 @@ func (p *place[T]) back(number int, total int64) int {
 }
 
 // enter makes a page the one that the reading has reached.
-func (f *Follower[T]) enter(ctx context.Context, p *place[T], page *msgpush.Page[T], number int) {
-	items := f.items(ctx, page)
+func (f *Follower[T]) enter(p *place[T], page *msgpush.Page[T], number int) {
+	items := f.items(page)
 	isEqual := slices.EqualFunc(items, p.items, func(a, b item[T]) bool { return a.id == b.id })
 	hasSameIDs := isEqual && len(items) > 0
 	isAnother := number != p.number // after going back, it may be the same one

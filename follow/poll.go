@@ -23,7 +23,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	newItems := r.newItems()
 	leavesNewer := r.hasDropped && len(newItems) > 0 // the next poll finds them
 	if leavesNewer && (r.isNoneLeft() || r.missed > 0) {
-		f.failed(ctx, ofList, r.missing(len(newItems)))
+		f.failed(ofList, r.missing(len(newItems)))
 	}
 	if !leavesNewer && r.endsSweep() {
 		if err := f.endSweep(ctx, begun, r, newItems); err != nil {
@@ -44,7 +44,7 @@ func (f *Follower[T]) endSweep(ctx context.Context, begun time.Time, r *reading[
 	missing := r.missing(len(newItems)) // compared with the position before makeKnown
 	if missing != nil {
 		f.numbers.forgetPages()
-		f.failed(ctx, ofList, missing)
+		f.failed(ofList, missing)
 	} else {
 		f.succeeded(ofList)
 	}

@@ -19,7 +19,7 @@ func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Pa
 		return err
 	})
 	if err != nil && errs.OfContext(ctx) == nil {
-		f.pageFailed(ctx, err)
+		f.pageFailed(err)
 		f.numbers.forgetPages() // the list may not have this page any more
 	}
 	return page, err
@@ -37,8 +37,8 @@ func attemptsFor(number int, n need) int {
 }
 
 // pageFailed reports the error of a page, and makes the next poll a sweep.
-func (f *Follower[T]) pageFailed(ctx context.Context, err error) {
-	f.failed(ctx, ofSweep, err)
+func (f *Follower[T]) pageFailed(err error) {
+	f.failed(ofSweep, err)
 	f.sweepAt = time.Now()
 	f.mustWait = retryAfter(err)
 }
@@ -74,7 +74,7 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 	case page == nil, err != nil && length(page) == 0:
 		return nil, err
 	case err != nil && len(page.Omitted) == 0:
-		f.report(ctx, err)
+		f.report(err)
 	}
 	// The service has failed for a moment: a list that became empty shows that at page 1.
 	isBlank := length(page) == 0 && page.Total == 0

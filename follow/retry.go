@@ -28,7 +28,7 @@ func (f *Follower[T]) untilSuccess(
 		if n == attempts || errors.Is(err, ErrReplaced) {
 			return err
 		}
-		f.failed(ctx, c, err)
+		f.failed(c, err)
 		f.sleep(ctx, max(f.jitter(wait), retryAfter(err)))
 		wait = min(2*wait, maxWait)
 	}
@@ -53,11 +53,9 @@ func (f *Follower[T]) pause(ctx context.Context, wait time.Duration) {
 // sleep waits until the next step.
 func (f *Follower[T]) sleep(ctx context.Context, wait time.Duration) {
 	f.update(func(s *Status) { s.NextStep = time.Now().Add(wait) })
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(wait):
 	}
 }
 

@@ -1,10 +1,8 @@
 package follow
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -107,13 +105,13 @@ func (f *Follower[T]) beginStep() {
 }
 
 // failed takes the error of a step, and reports it.
-func (f *Follower[T]) failed(ctx context.Context, c cause, err error) {
+func (f *Follower[T]) failed(c cause, err error) {
 	if f.failures[c].err == nil {
 		f.failures[c].since = time.Now()
 	}
 	f.failures[c].err = err
 	f.updateFailure()
-	f.report(ctx, err)
+	f.report(err)
 }
 
 // succeeded takes the success of a step.
@@ -125,12 +123,4 @@ func (f *Follower[T]) succeeded(c cause) {
 func (f *Follower[T]) updateFailure() {
 	oldest := f.failures.oldest()
 	f.update(func(s *Status) { s.Err, s.FailingSince = oldest.err, oldest.since })
-}
-
-func (f *Follower[T]) report(ctx context.Context, err error) {
-	if f.options.OnError != nil {
-		f.options.OnError(err)
-		return
-	}
-	slog.WarnContext(ctx, "msgpush: following a list", "error", err)
 }
