@@ -41,13 +41,9 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 			break
 		}
 	}
-	return &place[T]{
-		number:  number,
-		page:    page,
-		items:   f.items(page),
-		total:   page.Total,
-		longest: length(page),
-	}, nil
+	p := new(place[T])
+	f.enter(p, page, number)
+	return p, nil
 }
 
 // newestNumber returns the number of the page that probably has the newest record.
@@ -60,7 +56,10 @@ func (f *Follower[T]) newestNumber() int {
 
 // next goes to the next page inward, or back.
 func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
-	number := p.number + f.inward()
+	number := p.number + 1
+	if f.position.NewestLast {
+		number = p.number - 1
+	}
 	if f.position.NewestLast && f.numbers.pages > 0 {
 		number = min(number, f.numbers.pages) // the list may have become shorter
 	}
@@ -151,14 +150,6 @@ func (p *place[T]) skip(number int) {
 	p.number, p.items = number, nil
 	p.skips++
 	p.hasGap = true
-}
-
-// inward is the step to the next page.
-func (f *Follower[T]) inward() int {
-	if f.position.NewestLast {
-		return -1
-	}
-	return 1
 }
 
 // isLast reports whether the list has no page further inward.

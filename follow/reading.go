@@ -218,8 +218,8 @@ func (r *reading[T]) isNoneLeft() bool {
 
 // coversList reports whether the latest sweep and this poll read the whole list.
 func (r *reading[T]) coversList() bool {
-	wasEmpty := r.position.Whole && len(r.position.known) == 0 // then each record is new
-	return wasEmpty || r.position.Whole && r.hasEnd
+	wasEmpty := len(r.position.known) == 0 // then each record is new
+	return r.position.Whole && (wasEmpty || r.hasEnd)
 }
 
 // missing returns an error if no known record is left, if records were missed, or if the total grew by
