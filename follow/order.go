@@ -13,23 +13,21 @@ import (
 // errStartAgain ends a poll. The next one is a first start.
 var errStartAgain = errors.New("the newest record stands at the other end")
 
-// checkOrder finds the order in a sweep, or if the number of pages has changed, until it is found. It returns an
-// error as findOrder does.
+// checkOrder finds the order in a sweep, or if the number of pages has changed, until it is found. That needs page 1
+// and the number of pages. It returns an error as findOrder does.
 func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], number int, isSweep bool) error {
-	mayShowOrder := isSweep || f.numbers.pages != f.checkedPages
+	isDue := isSweep || f.numbers.pages != f.checkedPages
 	f.checkedPages = f.numbers.pages
-	if f.position.HasOrder || !mayShowOrder || f.pager.Created == nil {
+	showsOrder := number == 1 && f.numbers.pages > 0
+	if f.position.HasOrder || !isDue || !showsOrder {
 		return nil
 	}
-	return f.findOrder(ctx, page, number)
+	return f.findOrder(ctx, page)
 }
 
-// findOrder finds out at which end of the list the newest record stands, if page 1 is given and the last page
-// is known. It returns errStartAgain, or an error if ctx has ended.
-func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T], number int) error {
-	if number != 1 || f.numbers.pages == 0 {
-		return nil
-	}
+// findOrder finds out at which end of the list the newest record stands, by page 1 and the last page. It returns
+// errStartAgain, or an error if ctx has ended.
+func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T]) error {
 	times := f.times(page)
 	if f.numbers.pages > 1 && len(times) > 0 {
 		last, err := f.pageOnce(ctx, f.numbers.pages, optional)
