@@ -64,12 +64,8 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 //
 // docs/lists.md states which losses are noticed, each error, and the costs.
 func (p Pager[T]) All(ctx context.Context) iter.Seq2[T, error] {
-	return recordsOf(p.Pages(ctx))
-}
-
-func recordsOf[T any](pages iter.Seq2[*Page[T], error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		for page, err := range pages {
+		for page, err := range p.Pages(ctx) {
 			if err != nil { // the last element
 				var none T
 				yield(none, err)
@@ -100,7 +96,7 @@ func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 			number := it.NextPage()
 			page, err := it.Next(ctx)
 			if err != nil {
-				yield(nil, stopped(paging.AtPage(number, err), it.Err(ErrInconsistentList)))
+				yield(nil, &stoppedError{paging.AtPage(number, err), it.Err(ErrInconsistentList)})
 				return
 			}
 			hasRecords := len(page.List) > 0 || len(page.Omitted) > 0
@@ -115,25 +111,18 @@ func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 	}
 }
 
-// A stoppedError is the error of a page that stopped an iteration, and the errors that came with earlier pages.
-// These do not make it match ErrOmitted, which is for an iteration that delivered all other records.
+// A stoppedError is the error of a page that stopped an iteration, and the errors that came with earlier pages, or
+// nil. These do not make it match ErrOmitted, which is for an iteration that delivered all other records.
 type stoppedError struct {
 	err, earlier error
 }
 
-// stopped returns the error of an iteration that err has stopped. earlier may be nil.
-func stopped(err, earlier error) error {
-	if earlier == nil {
-		return err
-	}
-	return &stoppedError{err, earlier}
-}
-
 func (e *stoppedError) Error() string { return paging.Join(e.earlier, e.err).Error() }
 
+func (e *stoppedError) Unwrap() error { return e.err }
+
 func (e *stoppedError) Is(target error) bool {
-	ofEarlier := target != ErrOmitted && errors.Is(e.earlier, target)
-	return ofEarlier || errors.Is(e.err, target)
+	return target != ErrOmitted && errors.Is(e.earlier, target)
 }
 
 func (e *stoppedError) As(target any) bool {
