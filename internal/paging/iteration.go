@@ -20,7 +20,7 @@ type Iteration[T, O any] struct {
 
 	prefetch int                  // the maximum of depth
 	pending  []*pendingPage[T, O] // the prefetched pages, from nextPage on
-	depth    int                  // how many pages to prefetch now: one more after each page, 0 after a discard
+	depth    int                  // how many pages to prefetch now: one more after each page, 0 after Close
 }
 
 // maxProblems limits the errors of pages that an iteration keeps.
@@ -92,7 +92,7 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 		it.addProblem(number, err)
 	}
 	if it.nextPage != number+1 { // another page than the following one: the prefetched pages are the wrong ones
-		it.discard()
+		it.Close()
 	}
 	it.startPrefetch(ctx)
 	return page, nil

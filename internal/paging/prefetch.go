@@ -45,7 +45,7 @@ func (it *Iteration[T, O]) response(ctx context.Context) (*Response[T, O], error
 	}
 	isOutdated := page.Total < it.cursor.total && page.Total >= first.total
 	if isOutdated {
-		it.discard()
+		it.Close()
 		return it.source.Page(ctx, it.nextPage, size)
 	}
 	return page, err
@@ -62,12 +62,6 @@ func (it *Iteration[T, O]) startPrefetch(ctx context.Context) {
 		}
 		it.pending = append(it.pending, it.begin(ctx, number))
 	}
-}
-
-// discard drops the prefetched pages.
-func (it *Iteration[T, O]) discard() {
-	it.Close()
-	it.depth = 0
 }
 
 // begin begins to fetch a page in another goroutine.
@@ -89,12 +83,12 @@ func (it *Iteration[T, O]) begin(ctx context.Context, number int64) *pendingPage
 	return p
 }
 
-// Close cancels all prefetches and waits for them, even if one of them panicked, and re-raises the panic of
-// the first such page.
+// Close drops the prefetched pages: it cancels all prefetches and waits for them, even if one of them panicked, and
+// re-raises the panic of the first such page.
 func (it *Iteration[T, O]) Close() {
 	for _, p := range it.pending {
 		p.cancel()
 		defer func() { _, _ = p.wait() }() // deferred, so that a panic does not skip the others
 	}
-	it.pending = nil
+	it.pending, it.depth = nil, 0
 }
