@@ -154,18 +154,12 @@ func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 		return (*paging.Response[T, OmittedRecord])(page), err
 	}
 	return paging.Source[T, OmittedRecord]{
-		Fetch:           fetch,
-		ID:              p.ID,
-		OmittedID:       func(r OmittedRecord) int64 { return r.ID },
-		IsErrorResponse: isErrorResponse,
-		IsNoSuchPage:    isNoSuchPage,
-		LeftOut:         ErrOmitted,
+		Fetch:        fetch,
+		ID:           p.ID,
+		OmittedID:    func(r OmittedRecord) int64 { return r.ID },
+		IsNoSuchPage: isNoSuchPage,
+		LeftOut:      ErrOmitted,
 	}
-}
-
-func isErrorResponse(err error) bool {
-	_, ok := errors.AsType[*APIError](err)
-	return ok
 }
 
 // isNoSuchPage reports whether an error may mean that a page does not exist.

@@ -98,11 +98,13 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	return page, nil
 }
 
-// fetchNext returns the response for the next page. If the service rejects a smaller page size, it requests
-// the page with the old one. If the page does not exist, and may be the last one, it returns an empty page.
+// fetchNext returns the response for the next page. If the first page of the second pass fails, it is requested with
+// the old page size: a service may accept only certain ones. If the page does not exist, and may be the last one,
+// fetchNext returns an empty page.
 func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], error) {
 	page, err := it.response(ctx)
-	if page == nil && it.isSmallerSizeRejected(err) {
+	beginsSecondPass := it.cursor.isSecond && it.cursor.size == 0
+	if page == nil && beginsSecondPass {
 		it.cursor.requested = int64(it.pageSize)
 		page, err = it.source.Page(ctx, it.nextPage, it.pageSize)
 	}
@@ -120,14 +122,6 @@ func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], erro
 	}
 	it.lastPageErr = nil
 	return page, err
-}
-
-// isSmallerSizeRejected reports whether err is an error response to the first request of the second pass,
-// whose page size is smaller: a service may accept only certain page sizes.
-func (it *Iteration[T, O]) isSmallerSizeRejected(err error) bool {
-	isFirstRequest := it.cursor.isSecond && it.cursor.size == 0
-	isSmaller := it.cursor.requested < int64(it.pageSize)
-	return isFirstRequest && isSmaller && it.source.IsErrorResponse(err)
 }
 
 // addProblem keeps the error that came with a page, unless it is kept already.

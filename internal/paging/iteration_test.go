@@ -153,10 +153,9 @@ func TestErrorResponseForAPageThatDoesNotExistStandsForAnEmptyPage(t *testing.T)
 					}
 					return page, nil
 				},
-				ID:              func(id int64) int64 { return id },
-				OmittedID:       func(id int64) int64 { return id },
-				IsErrorResponse: func(error) bool { return true },
-				IsNoSuchPage:    func(err error) bool { return err == errNoPage }, //nolint:errorlint // not wrapped
+				ID:           func(id int64) int64 { return id },
+				OmittedID:    func(id int64) int64 { return id },
+				IsNoSuchPage: func(err error) bool { return err == errNoPage }, //nolint:errorlint // not wrapped
 			}, 2, 0)
 			for it.More() {
 				_, err := it.Next(t.Context())
@@ -183,10 +182,9 @@ func TestErrorOfAMomentForTheLastPageNeedsNoSecondPass(t *testing.T) {
 			id := int64(number) * 2
 			return &Response[int64, int64]{PageNum: number, PageSize: size, Total: 100, List: []int64{id - 1, id}}, nil
 		},
-		ID:              func(id int64) int64 { return id },
-		OmittedID:       func(id int64) int64 { return id },
-		IsErrorResponse: func(error) bool { return true },
-		IsNoSuchPage:    func(error) bool { return true },
+		ID:           func(id int64) int64 { return id },
+		OmittedID:    func(id int64) int64 { return id },
+		IsNoSuchPage: func(error) bool { return true },
 	}, 2, 0)
 	for it.More() && it.NextPage() <= 50 {
 		_, err := it.Next(t.Context())
@@ -213,10 +211,9 @@ func TestRecordOfALastPageThatVanishedIsDelivered(t *testing.T) {
 			}
 			return &Response[int64, int64]{PageNum: number, PageSize: size, Total: int64(len(list)), List: list[from:to]}, nil
 		},
-		ID:              func(id int64) int64 { return id },
-		OmittedID:       func(id int64) int64 { return id },
-		IsErrorResponse: func(error) bool { return true },
-		IsNoSuchPage:    func(err error) bool { return err == errNoPage }, //nolint:errorlint // not wrapped
+		ID:           func(id int64) int64 { return id },
+		OmittedID:    func(id int64) int64 { return id },
+		IsNoSuchPage: func(err error) bool { return err == errNoPage }, //nolint:errorlint // not wrapped
 	}, 2, 0)
 	var delivered []int64
 	for it.More() {
