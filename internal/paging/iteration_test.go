@@ -12,43 +12,55 @@ import (
 var (
 	errInconsistent = errors.New("msgpush: inconsistent list")
 	errBad          = errors.New("a record cannot be decoded")
+	errNoPage       = errors.New("HTTP 404")
 )
 
-// A respondFunc returns the total and the ids of a page. Requests and pages count from 1.
-type respondFunc func(request, number int) (total int64, ids []int64)
+type response = Response[int64, int64]
 
-// collect iterates over a list of ids with pages of two records. A negative id stands for a record
-// that is left out, and 0 for one that is left out without an id.
-func collect(t *testing.T, respond respondFunc) (delivered []int64, err error) {
+// iterate iterates over a list of ids with pages of two records, and returns the delivered ones.
+func iterate(t *testing.T, fetch func(number, size int) (*response, error)) ([]int64, error) {
 	t.Helper()
-	requests := 0
+	identity := func(id int64) int64 { return id }
 	it := New(Source[int64, int64]{
-		Fetch: func(_ context.Context, number, _ int) (*Response[int64, int64], error) {
-			requests++
-			require.Less(t, requests, 100, "iteration does not end")
-			total, ids := respond(requests, number)
-			page := &Response[int64, int64]{PageNum: number, PageSize: 2, Total: total, Pages: int(total+1) / 2, List: []int64{}}
-			for _, id := range ids {
-				if id > 0 {
-					page.List = append(page.List, id)
-				} else {
-					page.Omitted = append(page.Omitted, -id)
-				}
-			}
-			if len(page.Omitted) > 0 {
-				return page, errBad
-			}
-			return page, nil
-		},
-		ID:        func(id int64) int64 { return id },
-		OmittedID: func(id int64) int64 { return id },
+		Fetch:        func(_ context.Context, number, size int) (*response, error) { return fetch(number, size) },
+		ID:           identity,
+		OmittedID:    identity,
+		IsNoSuchPage: func(err error) bool { return errors.Is(err, errNoPage) },
 	}, 2, 0)
+	var delivered []int64
 	for it.More() {
 		page, err := it.Next(t.Context())
 		require.NoError(t, err)
 		delivered = append(delivered, page.List...)
 	}
 	return delivered, it.Err(errInconsistent)
+}
+
+// A respondFunc returns the total and the ids of a page. Requests and pages count from 1.
+type respondFunc func(request, number int) (total int64, ids []int64)
+
+// collect iterates over a list of ids. A negative id stands for a record that is left out, and 0 for one that is left
+// out without an id.
+func collect(t *testing.T, respond respondFunc) (delivered []int64, err error) {
+	t.Helper()
+	requests := 0
+	return iterate(t, func(number, _ int) (*response, error) {
+		requests++
+		require.Less(t, requests, 100, "iteration does not end")
+		total, ids := respond(requests, number)
+		page := &response{PageNum: number, PageSize: 2, Total: total, Pages: int(total+1) / 2, List: []int64{}}
+		for _, id := range ids {
+			if id > 0 {
+				page.List = append(page.List, id)
+			} else {
+				page.Omitted = append(page.Omitted, -id)
+			}
+		}
+		if len(page.Omitted) > 0 {
+			return page, errBad
+		}
+		return page, nil
+	})
 }
 
 // static returns the pages of a list that does not change, for collect.
@@ -130,42 +142,37 @@ func TestInsertedRecordHidesNoMissingOne(t *testing.T) {
 	assert.Equal(t, []int64{1, 2, 4, 5, 3}, delivered)
 }
 
+// pageOf returns the response for a page of a list, or errNoPage.
+func pageOf(list []int64, number, size int) (*response, error) {
+	from, to := min((number-1)*size, len(list)), min(number*size, len(list))
+	if from == to {
+		return nil, errNoPage
+	}
+	return &response{PageNum: number, PageSize: size, Total: int64(len(list)), List: list[from:to]}, nil
+}
+
 func TestErrorResponseForAPageThatDoesNotExistStandsForAnEmptyPage(t *testing.T) {
-	errNoPage := errors.New("HTTP 404")
 	for name, tt := range map[string]struct {
-		total     int64
-		delivered int
-		err       string
+		total int64
+		err   string
 	}{
-		"behind the end":      {4, 4, ""},
-		"the last page":       {5, 4, "msgpush: page 5: HTTP 404; page 3: inconsistent list: 4 of 5 records came"},
-		"total below the end": {2, 4, ""},
+		"behind the end":      {4, ""},
+		"the last page":       {5, "msgpush: page 5: HTTP 404; page 3: inconsistent list: 4 of 5 records came"},
+		"total below the end": {2, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			it := New(Source[int64, int64]{
-				Fetch: func(_ context.Context, number, size int) (*Response[int64, int64], error) {
-					page := &Response[int64, int64]{PageNum: number, PageSize: size, Total: tt.total}
-					for id := (number-1)*size + 1; id <= min(4, number*size); id++ {
-						page.List = append(page.List, int64(id))
-					}
-					if len(page.List) == 0 {
-						return nil, errNoPage
-					}
-					return page, nil
-				},
-				ID:           func(id int64) int64 { return id },
-				OmittedID:    func(id int64) int64 { return id },
-				IsNoSuchPage: func(err error) bool { return err == errNoPage }, //nolint:errorlint // not wrapped
-			}, 2, 0)
-			for it.More() {
-				_, err := it.Next(t.Context())
-				require.NoError(t, err)
-			}
-			assert.EqualValues(t, tt.delivered, it.Came())
+			delivered, err := iterate(t, func(number, size int) (*response, error) {
+				page, err := pageOf([]int64{1, 2, 3, 4}, number, size)
+				if page != nil {
+					page.Total = tt.total
+				}
+				return page, err
+			})
+			assert.Equal(t, []int64{1, 2, 3, 4}, delivered)
 			if tt.err == "" {
-				assert.NoError(t, it.Err(errInconsistent))
+				assert.NoError(t, err)
 			} else {
-				assert.EqualError(t, it.Err(errInconsistent), tt.err)
+				assert.EqualError(t, err, tt.err)
 			}
 		})
 	}
@@ -173,56 +180,31 @@ func TestErrorResponseForAPageThatDoesNotExistStandsForAnEmptyPage(t *testing.T)
 
 func TestErrorOfAMomentForTheLastPageNeedsNoSecondPass(t *testing.T) {
 	requests := 0
-	it := New(Source[int64, int64]{
-		Fetch: func(_ context.Context, number, size int) (*Response[int64, int64], error) {
-			requests++
-			if requests == 50 {
-				return nil, errors.New("too many requests, by a code that the client does not know")
-			}
-			id := int64(number) * 2
-			return &Response[int64, int64]{PageNum: number, PageSize: size, Total: 100, List: []int64{id - 1, id}}, nil
-		},
-		ID:           func(id int64) int64 { return id },
-		OmittedID:    func(id int64) int64 { return id },
-		IsNoSuchPage: func(error) bool { return true },
-	}, 2, 0)
-	for it.More() && it.NextPage() <= 50 {
-		_, err := it.Next(t.Context())
-		require.NoError(t, err)
-	}
-	assert.EqualValues(t, 100, it.Came())
-	assert.Equal(t, 51, requests)
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		requests++
+		if requests == 2 {
+			return nil, errNoPage
+		}
+		return pageOf([]int64{1, 2, 3}, number, size)
+	})
+	assert.NoError(t, err)
+	assert.Equal(t, []int64{1, 2, 3}, delivered)
+	assert.Equal(t, 3, requests)
 }
 
 // Records 1 and 2 are deleted, each before a request. After the second deletion, record 8 is on page 3, which was
 // read already, and page 4 does not exist: no total shows that.
 func TestRecordOfALastPageThatVanishedIsDelivered(t *testing.T) {
-	errNoPage := errors.New("HTTP 404")
 	list := []int64{1, 2, 3, 4, 5, 6, 7, 8}
-	it := New(Source[int64, int64]{
-		Fetch: func(_ context.Context, number, size int) (*Response[int64, int64], error) {
-			isDeletion := number == 2 && len(list) == 8 || number == 4 && len(list) == 7
-			if isDeletion {
-				list = list[1:]
-			}
-			from, to := min((number-1)*size, len(list)), min(number*size, len(list))
-			if from == to {
-				return nil, errNoPage
-			}
-			return &Response[int64, int64]{PageNum: number, PageSize: size, Total: int64(len(list)), List: list[from:to]}, nil
-		},
-		ID:           func(id int64) int64 { return id },
-		OmittedID:    func(id int64) int64 { return id },
-		IsNoSuchPage: func(err error) bool { return err == errNoPage }, //nolint:errorlint // not wrapped
-	}, 2, 0)
-	var delivered []int64
-	for it.More() {
-		page, err := it.Next(t.Context())
-		require.NoError(t, err)
-		delivered = append(delivered, page.List...)
-	}
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		isDeletion := number == 2 && len(list) == 8 || number == 4 && len(list) == 7
+		if isDeletion {
+			list = list[1:]
+		}
+		return pageOf(list, number, size)
+	})
+	assert.NoError(t, err)
 	assert.Contains(t, delivered, int64(8))
-	assert.NoError(t, it.Err(errInconsistent))
 }
 
 // A service that sends the same page again and again makes no progress, although each page leaves out
