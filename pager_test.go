@@ -113,7 +113,7 @@ func TestYieldsErrorAfterFetchedRecords(t *testing.T) {
 	}
 }
 
-func TestRecordsOfPageWithAnErrorAreDelivered(t *testing.T) {
+func TestPageWithAnErrorIsDeliveredAndItsErrorComesLast(t *testing.T) {
 	partial := errors.New("msgpush: record 7 cannot be decoded")
 	tests := []struct {
 		name      string
@@ -121,14 +121,6 @@ func TestRecordsOfPageWithAnErrorAreDelivered(t *testing.T) {
 		delivered int
 		want      []string
 	}{
-		{
-			name: "one page",
-			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
-				return p, errorAt(r, partial, 1)
-			},
-			delivered: 45,
-			want:      []string{"msgpush: page 1: record 7 cannot be decoded"},
-		},
 		{
 			name: "three pages, two different errors",
 			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
@@ -151,26 +143,21 @@ func TestRecordsOfPageWithAnErrorAreDelivered(t *testing.T) {
 			delivered: 20,
 			want:      []string{"page 1: record 7", "page 3: connection reset"},
 		},
+		{
+			name: "a record is missing",
+			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
+				p.List = slices.DeleteFunc(p.List, func(id int64) bool { return id == 7 })
+				return p, errorAt(r, partial, 1)
+			},
+			delivered: 44,
+			want:      []string{"page 1: record 7", "inconsistent list: 44 of 45 records came"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.fetch.assertDelivers(t, tt.delivered, partial, tt.want...)
 		})
 	}
-}
-
-func TestMissingRecordsOfPageWithAnErrorAreReported(t *testing.T) {
-	partial := errors.New("msgpush: record 7 cannot be decoded")
-	without := func(isMissing func(id int64) bool) fetchOf45 {
-		return func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
-			p.List = slices.DeleteFunc(p.List, isMissing)
-			return p, errorAt(r, partial, 1)
-		}
-	}
-	without(func(id int64) bool { return id == 7 }).
-		assertDelivers(t, 44, partial, "page 1: record 7", "inconsistent list: 44 of 45 records came")
-	without(func(id int64) bool { return id%2 == 0 }).
-		assertDelivers(t, 23, partial, "page 1: record 7", "inconsistent list: 23 of 45 records came")
 }
 
 // A fetchOf45 changes the response for a page of a list of 45 records.
@@ -297,24 +284,6 @@ func TestErrorResponseBeforeTheLastPageIsAnError(t *testing.T) {
 	assert.Len(t, got, 20)
 	assert.ErrorIs(t, err, notFound)
 	assert.ErrorContains(t, err, "page 3")
-}
-
-// A record is deleted before the last page is requested, so this page does not exist.
-func TestLastPageMayVanish(t *testing.T) {
-	list := fixtures.Numbers(41)
-	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
-		if r.Current == 3 {
-			list = list[1:]
-		}
-		p := fixtures.PageOf(list, r)
-		if len(p.List) == 0 {
-			return nil, &msgpush.APIError{HTTPStatus: 404}
-		}
-		return p, nil
-	}
-	got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 20, 0).All(t.Context()))
-	assert.NoError(t, err)
-	assert.ElementsMatch(t, fixtures.Numbers(41), got)
 }
 
 func TestSecondPassUsesTheFirstPageSizeIfAnotherOneIsRejected(t *testing.T) {
