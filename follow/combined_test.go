@@ -162,12 +162,7 @@ func TestListOfWhichDeepPagesAreRefusedIsFollowedAfterADeletion(t *testing.T) {
 	for _, left := range []int{0, 10} {
 		inBubble(t, fmt.Sprintf("%d known records left", left), func(t *testing.T) {
 			s := &service{list: numbers(20_000, 1)}
-			s.fail = func(number int) error {
-				if number > 500 {
-					return &msgpush.APIError{HTTPStatus: 400}
-				}
-				return nil
-			}
+			s.fail = failFrom(501, &msgpush.APIError{HTTPStatus: 400})
 			_, db := startOn(t, s)
 			s.change(func(list []int64) []int64 { return slices.Delete(list, left, 500) })
 			s.prepend(numbers(20_001, 20_050)...)

@@ -57,12 +57,7 @@ func TestFailingPageDelaysOnlyRecordsThatItDecidesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		_, db := startOn(t, s)
-		s.setFail(func(number int) error {
-			if number == 2 {
-				return errors.New("failed")
-			}
-			return nil
-		})
+		s.setFail(failAt(2, errFailed))
 		s.insertAt(17, 1003) // is new if a known record stands on page 2
 		s.prepend(1001, 1002)
 		wait(4 * time.Minute)
@@ -77,12 +72,7 @@ func TestCatchUpToADepthThatTheServiceRefusesGoesOnWithAReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		r, db := startOn(t, s)
-		s.setFail(func(number int) error {
-			if number > 500 {
-				return &msgpush.APIError{HTTPStatus: 400}
-			}
-			return nil
-		})
+		s.setFail(failFrom(501, &msgpush.APIError{HTTPStatus: 400}))
 		s.prepend(numbers(1001, 13_000)...)
 		wait(time.Hour)
 		assert.Equal(t, numbers(3001, 13_000), db.stored())
@@ -98,12 +88,7 @@ func TestStatusForgetsAFailureOfSomeSecondsWithinMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		r, _ := startOn(t, s)
-		s.setFail(func(number int) error {
-			if number > 1 {
-				return errors.New("failed")
-			}
-			return nil
-		})
+		s.setFail(failFrom(2, errFailed))
 		wait(11 * time.Minute) // a sweep
 		require.ErrorContains(t, r.Status().Err, "failed")
 		s.setFail(nil)
@@ -119,14 +104,10 @@ func TestPagesThatFailForSomeMinutesInACatchUpLoseNoRecord(t *testing.T) {
 			inBubble(t, fmt.Sprintf("from page %d on, for %v", firstFailing, length), func(t *testing.T) {
 				s := &service{list: numbers(1000, 1)}
 				r, db := startOn(t, s)
-				end := time.Now().Add(length)
-				s.setFail(func(number int) error {
-					if number >= firstFailing && time.Now().Before(end) {
-						return &msgpush.APIError{HTTPStatus: 502, Retryable: true}
-					}
-					return nil
-				})
+				s.setFail(failFrom(firstFailing, &msgpush.APIError{HTTPStatus: 502, Retryable: true}))
 				s.prepend(numbers(1001, 2000)...)
+				wait(length)
+				s.setFail(nil)
 				wait(time.Hour)
 				assert.Equal(t, numbers(1001, 2000), db.stored())
 				assert.NoError(t, r.Status().Err)
@@ -139,15 +120,11 @@ func TestPagesThatFailForAnHourLoseNoRecordOfAListWithoutTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1), created: func(int64) msgpush.DateTime { return "" }}
 		_, db := startOn(t, s)
-		end := time.Now().Add(time.Hour)
-		s.setFail(func(number int) error {
-			if number > 1 && time.Now().Before(end) {
-				return errors.New("failed")
-			}
-			return nil
-		})
+		s.setFail(failFrom(2, errFailed))
 		s.prepend(numbers(1001, 1050)...)
-		wait(3 * time.Hour)
+		wait(time.Hour)
+		s.setFail(nil)
+		wait(2 * time.Hour)
 		assert.ElementsMatch(t, numbers(1001, 1050), db.stored())
 	})
 }
@@ -172,7 +149,7 @@ func TestFirstStartSkipsNoPage(t *testing.T) {
 			isOrderUnknown := number > 1 && time.Since(begin) < 30*time.Minute
 			isBad := number == 49 && time.Since(begin) < time.Hour
 			if isOrderUnknown || isBad {
-				return errors.New("failed")
+				return errFailed
 			}
 			return nil
 		}
@@ -185,12 +162,7 @@ func TestFirstStartSkipsNoPage(t *testing.T) {
 func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(25, 1)}
-		s.fail = func(number int) error {
-			if number == 2 {
-				return errors.New("failed")
-			}
-			return nil
-		}
+		s.fail = failAt(2, errFailed)
 		var db database
 		r := start(t, s.pager(20), &db, follow.Options{})
 		wait(time.Hour)
@@ -204,12 +176,7 @@ func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
 func TestCheckFailsWhileNoSweepEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
-		s.fail = func(number int) error {
-			if number == 3 {
-				return errors.New("failed")
-			}
-			return nil
-		}
+		s.fail = failAt(3, errFailed)
 		var db database
 		r := start(t, s.pager(20), &db, follow.Options{})
 		wait(time.Second)
@@ -225,12 +192,7 @@ func TestCheckFailsWhileNoSweepEnds(t *testing.T) {
 func TestServiceThatRefusesDeepPagesIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(2000, 1)}
-		s.fail = func(number int) error {
-			if number > 50 {
-				return &msgpush.APIError{HTTPStatus: 400}
-			}
-			return nil
-		}
+		s.fail = failFrom(51, &msgpush.APIError{HTTPStatus: 400})
 		var db database
 		r := start(t, s.pager(20), &db, follow.Options{})
 		s.prepend(2001)
@@ -320,12 +282,7 @@ func TestErrorOfAPageIsReported(t *testing.T) {
 func TestFirstStartEndsAlthoughPage2Fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		s.fail = func(number int) error {
-			if number > 1 {
-				return &msgpush.APIError{HTTPStatus: 429, Retryable: true, RetryAfter: time.Minute}
-			}
-			return nil
-		}
+		s.fail = failFrom(2, &msgpush.APIError{HTTPStatus: 429, Retryable: true, RetryAfter: time.Minute})
 		var db database
 		start(t, s.pager(20), &db, follow.Options{})
 		for n := range int64(150) {

@@ -178,7 +178,7 @@ func (h *history) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Pa
 		return nil, ctx.Err()
 	}
 	if h.random.Float64() < h.failing {
-		return nil, errors.New("failed")
+		return nil, errFailed
 	}
 	list := h.latest.at(time.Now(), h.entries)
 	if h.lag > 0 && h.random.IntN(2) == 0 {

@@ -356,12 +356,7 @@ func TestExistingRecordsBehindAnOddPageAreNotNew(t *testing.T) {
 		}},
 		"an error response for page 2": {
 			edit: func(_ int, p *page) { noNumbers(p) },
-			fail: func(number int) error {
-				if number == 2 {
-					return &msgpush.APIError{HTTPStatus: 200, Code: 500}
-				}
-				return nil
-			},
+			fail: failAt(2, &msgpush.APIError{HTTPStatus: 200, Code: 500}),
 		},
 	} {
 		inBubble(t, name, func(t *testing.T) {
@@ -415,7 +410,7 @@ func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
 			s.created = func(n int64) msgpush.DateTime { return created(max(n, 20)) } // does not show the order on page 1
 			s.fail = func(number int) error {
 				if time.Since(begin) < tt.until && slices.Contains(tt.failing, number) {
-					return errors.New("failed")
+					return errFailed
 				}
 				return nil
 			}

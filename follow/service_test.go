@@ -124,6 +124,28 @@ func (s *service) setFail(fail func(number int) error) {
 	s.fail = fail
 }
 
+var errFailed = errors.New("failed")
+
+// failAt returns a function that makes a page fail.
+func failAt(page int, err error) func(number int) error {
+	return func(number int) error {
+		if number == page {
+			return err
+		}
+		return nil
+	}
+}
+
+// failFrom returns a function that makes a page fail, and those behind it.
+func failFrom(page int, err error) func(number int) error {
+	return func(number int) error {
+		if number >= page {
+			return err
+		}
+		return nil
+	}
+}
+
 // failsWith returns a function that makes each page of 20 records fail that has a record.
 func (s *service) failsWith(record int64) func(number int) error {
 	return func(number int) error {

@@ -25,17 +25,12 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 		end   func(s *service, db *database)
 	}{
 		"requests": {
-			func(s *service, _ *database) { s.setFail(func(int) error { return errDown }) },
+			func(s *service, _ *database) { s.setFail(failFrom(1, errDown)) },
 			func(s *service, _ *database) { s.setFail(nil) },
 		},
 		"pages of sweeps": {
 			func(s *service, _ *database) {
-				s.setFail(func(number int) error {
-					if number > 1 {
-						return errDown
-					}
-					return nil
-				})
+				s.setFail(failFrom(2, errDown))
 			},
 			func(s *service, _ *database) { s.setFail(nil) },
 		},
@@ -155,12 +150,7 @@ func TestRetryAfterOfAPageOfASweepDelaysTheNextPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
 		_, db := startOn(t, s)
-		s.setFail(func(number int) error {
-			if number == 2 {
-				return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute}
-			}
-			return nil
-		})
+		s.setFail(failAt(2, &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute}))
 		s.prepend(1001)
 		wait(11 * time.Minute)
 		assert.Equal(t, []int64{1001}, db.records, "what the poll has found is delivered before the wait")

@@ -1,7 +1,6 @@
 package follow_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -66,11 +65,8 @@ func TestPollIsOneRequestThoughTimesDoNotShowTheOrder(t *testing.T) {
 			inBubble(t, fmt.Sprintf("%s, deep pages: %t", name, hasDeepPages), func(t *testing.T) {
 				s := &service{list: numbers(10_000, 1)}
 				s.created = func(int64) msgpush.DateTime { return at }
-				s.fail = func(number int) error {
-					if number > 100 && !hasDeepPages {
-						return &msgpush.APIError{HTTPStatus: 400}
-					}
-					return nil
+				if !hasDeepPages {
+					s.fail = failFrom(101, &msgpush.APIError{HTTPStatus: 400})
 				}
 				r, _ := startOn(t, s)
 				before := s.count()
@@ -105,7 +101,7 @@ func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 			s := &service{list: numbers(30_000, 1)}
 			s.fail = func(number int) error {
 				if isDown && number == 2 {
-					return errors.New("failed")
+					return errFailed
 				}
 				if number == 3 && !isInserted && inserted > 0 {
 					isInserted = true
