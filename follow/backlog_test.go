@@ -58,20 +58,14 @@ func TestBacklogOfWhichNoRecordIsNewIsReadOnce(t *testing.T) {
 // After page 1 was read, more records are inserted than a poll holds. The records of page 1 stand below them then.
 func TestRecordsReadBeforeALongInsertionAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		r, db := startOn(t, s)
-		r.stop()
-		s.change(func([]int64) []int64 { return numbers(1030, 1) })
+		s := new(service)
 		s.fail = func(number int) error {
 			if number == 2 && len(s.list) == 1030 {
 				s.list = numbers(2000, 1)
 			}
 			return nil
 		}
-		r = newRun(t, s.pager(20), db, follow.Options{})
-		r.SetMaxHeld(200)
-		r.start(t, db)
-		wait(time.Hour)
+		r, db := catchUp(t, s, numbers(1030, 1))
 		assert.Equal(t, numbers(1001, 2000), db.records)
 		assert.Empty(t, r.errors())
 	})
@@ -80,12 +74,11 @@ func TestRecordsReadBeforeALongInsertionAreDelivered(t *testing.T) {
 func TestLongCatchUpStoresShortPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		r := start(t, s.pager(1000), &db, follow.Options{})
+		r, db := start(t, s.pager(1000), follow.Options{})
 		wait(time.Minute)
 		r.stop()
 		s.change(func([]int64) []int64 { return numbers(50_000, 1) })
-		start(t, s.pager(1000), &db, follow.Options{})
+		restart(t, s.pager(1000), db, follow.Options{})
 		wait(time.Minute)
 		require.Equal(t, numbers(1001, 50_000), db.records)
 		for _, b := range db.batches {
@@ -98,8 +91,7 @@ func TestLongCatchUpStoresShortPositions(t *testing.T) {
 func TestLongBurstBelowKnownRecordsForgetsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		r := start(t, s.pager(100), &db, follow.Options{})
+		r, db := start(t, s.pager(100), follow.Options{})
 		wait(time.Minute)
 		s.change(func(list []int64) (mixed []int64) {
 			for i, n := range list {

@@ -22,8 +22,7 @@ func TestBurstWhileAPollReadsIsDelivered(t *testing.T) {
 			inBubble(t, fmt.Sprintf("%d records before page %d", length, before), func(t *testing.T) {
 				isInserted := false
 				s := &service{list: numbers(1000, 1)}
-				var db database
-				r := start(t, s.pager(20), &db, follow.Options{Window: 50})
+				r, db := start(t, s.pager(20), follow.Options{Window: 50})
 				wait(time.Minute)
 				s.setEdit(func(number int, _ *page) {
 					if number+1 == before && !isInserted {
@@ -106,8 +105,7 @@ func TestServerThatIsSecondsBehindHidesAndRepeatsNoRecord(t *testing.T) {
 				p.Total, p.Pages = int64(count), (count+p.PageSize-1)/p.PageSize
 				p.List = numbers(int64(count-from), int64(count-to+1))
 			}
-			var db database
-			r := start(t, s.pager(20), &db, follow.Options{})
+			r, db := start(t, s.pager(20), follow.Options{})
 			wait(growth + time.Hour)
 			stored := map[int64]int{}
 			for _, n := range db.records {
@@ -150,8 +148,7 @@ func TestDeletionInStepsHidesNoRecord(t *testing.T) {
 	for _, step := range []int{1, 3, 5} {
 		inBubble(t, fmt.Sprintf("%d records a step", step), func(t *testing.T) {
 			s := &service{list: numbers(1000, 1)}
-			var db database
-			r := start(t, s.pager(5), &db, follow.Options{Window: 5})
+			r, db := start(t, s.pager(5), follow.Options{Window: 5})
 			wait(time.Minute)
 			steps := 0
 			s.setEdit(func(number int, _ *page) {
@@ -221,8 +218,7 @@ func TestPagesThatBecomeShorterOrLongerLoseNoRecord(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: numbers(1, 1000), maxSize: tt.before}
 			s.edit = func(_ int, p *page) { p.Pages = 0 }
-			var db database
-			start(t, s.pager(100), &db, follow.Options{})
+			_, db := start(t, s.pager(100), follow.Options{})
 			wait(time.Minute)
 			s.setMaxSize(tt.after)
 			for n := int64(1001); n <= 1015; n++ {

@@ -44,8 +44,7 @@ func TestCappedPageIsNotTakenForTheWholeList(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: numbers(80, 1)}
 			s.edit = func(_ int, p *page) { p.Pages = pages }
-			var db database
-			start(t, s.pager(100), &db, follow.Options{})
+			_, db := start(t, s.pager(100), follow.Options{})
 			wait(time.Minute)
 			s.setMaxSize(50)
 			wait(time.Hour)
@@ -63,8 +62,7 @@ func TestCappedPageIsNotTakenForTheWholeList(t *testing.T) {
 func TestPollsThatGoAsFarAsSweepsForgetNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		start(t, s.pager(500), &db, follow.Options{})
+		_, db := start(t, s.pager(500), follow.Options{})
 		wait(time.Minute)
 		s.prepend(1001)
 		wait(15 * time.Second)

@@ -163,8 +163,7 @@ func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(25, 1)}
 		s.fail = failAt(2, errFailed)
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
+		r, _ := start(t, s.pager(20), follow.Options{})
 		wait(time.Hour)
 		require.ErrorContains(t, r.Status().Err, "page 2: failed")
 		s.change(func(list []int64) []int64 { return list[:15] })
@@ -177,8 +176,7 @@ func TestCheckFailsWhileNoSweepEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
 		s.fail = failAt(3, errFailed)
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
+		r, db := start(t, s.pager(20), follow.Options{})
 		wait(time.Second)
 		for n := int64(501); n < 600; n++ {
 			s.prepend(n)
@@ -193,8 +191,7 @@ func TestServiceThatRefusesDeepPagesIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(2000, 1)}
 		s.fail = failFrom(51, &msgpush.APIError{HTTPStatus: 400})
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
+		r, _ := start(t, s.pager(20), follow.Options{})
 		s.prepend(2001)
 		wait(time.Hour)
 		assert.Len(t, r.errors(), 1, "the order of the list is taken from its first page")
@@ -237,8 +234,7 @@ func TestErrorResponseInTheMiddleOfAListWithoutNumbersLosesNoRecord(t *testing.T
 func TestFailureOfAPageThatAppearedDuringAPollIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(40, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
+		r, db := start(t, s.pager(20), follow.Options{})
 		wait(time.Minute)
 		isInserted, hasFailed := false, false
 		s.setFail(func(number int) error {
@@ -267,8 +263,7 @@ func TestErrorOfAPageIsReported(t *testing.T) {
 			p, err := s.fetch(ctx, r)
 			return p, errors.Join(err, errors.New("the list was cut"))
 		}
-		var db database
-		r := start(t, pager, &db, follow.Options{})
+		r, db := start(t, pager, follow.Options{})
 		wait(time.Second)
 		s.prepend(1001)
 		wait(time.Minute)
@@ -283,8 +278,7 @@ func TestFirstStartEndsAlthoughPage2Fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		s.fail = failFrom(2, &msgpush.APIError{HTTPStatus: 429, Retryable: true, RetryAfter: time.Minute})
-		var db database
-		start(t, s.pager(20), &db, follow.Options{})
+		_, db := start(t, s.pager(20), follow.Options{})
 		for n := range int64(150) {
 			s.prepend(1001 + n)
 			wait(2 * time.Second)

@@ -92,10 +92,9 @@ func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {
 func TestRecordWhoseIDIsZeroIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(30, 1)}
-		var db database
 		pager := s.pager(20)
 		pager.ID = func(n int64) int64 { return n % 1001 }
-		r := start(t, pager, &db, follow.Options{})
+		r, db := start(t, pager, follow.Options{})
 		wait(time.Minute)
 		s.prepend(1001)
 		wait(time.Minute)
@@ -128,7 +127,7 @@ func TestOmittedRecordIsDeliveredOnceWithItsJSON(t *testing.T) {
 		assert.EqualValues(t, 1, r.Status().Omitted)
 		assert.NoError(t, r.Status().Check(time.Minute))
 		r.stop()
-		start(t, s.pager(20), db, follow.Options{})
+		restart(t, s.pager(20), db, follow.Options{})
 		wait(2 * time.Hour)
 		assert.Len(t, db.omitted, 1)
 	})
@@ -142,8 +141,7 @@ func TestOmittedRecordWithoutAnIDIsReported(t *testing.T) {
 				p.Omitted = []msgpush.OmittedRecord{{Index: 0, JSON: []byte(`{}`), Err: errors.New("no id")}}
 			}
 		}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{})
+		r, db := start(t, s.pager(20), follow.Options{})
 		wait(5 * time.Minute)
 		require.Len(t, r.errors(), 1, "not with each poll")
 		assert.ErrorContains(t, r.errors()[0], "a record without an id: no id")

@@ -22,8 +22,7 @@ const smallWindow = 20
 // records of want are delivered, once. It returns the follower before its restart.
 func checkDelivered(t *testing.T, s *service, change func(*service), want []int64) *run {
 	t.Helper()
-	var db database
-	r := start(t, s.pager(20), &db, follow.Options{Window: smallWindow})
+	r, db := start(t, s.pager(20), follow.Options{Window: smallWindow})
 	wait(time.Minute)
 	require.Len(t, db.batches, 1, "the first one has the position alone")
 	assert.Empty(t, db.records)
@@ -32,7 +31,7 @@ func checkDelivered(t *testing.T, s *service, change func(*service), want []int6
 	assert.Equal(t, want, db.records)
 	r.stop()
 
-	start(t, s.pager(20), &db, follow.Options{Window: smallWindow})
+	restart(t, s.pager(20), db, follow.Options{Window: smallWindow})
 	wait(time.Hour)
 	assert.Equal(t, want, db.records, "a restart delivers nothing again")
 	return r
@@ -284,8 +283,7 @@ func TestRecordsAreDeliveredInTimeAndTheOldestFirst(t *testing.T) {
 func TestAnOutageOfADayEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		start(t, s.pager(100), &db, follow.Options{})
+		_, db := start(t, s.pager(100), follow.Options{})
 		wait(time.Minute)
 		s.setFail(func(int) error { return errors.New("down") })
 		wait(24 * time.Hour)
@@ -305,8 +303,7 @@ func TestManyRecordsWhoseClockWentBackAreNew(t *testing.T) {
 			}
 			return created(n)
 		}
-		var db database
-		start(t, s.pager(100), &db, follow.Options{})
+		_, db := start(t, s.pager(100), follow.Options{})
 		wait(time.Minute)
 		s.prepend(numbers(1001, 13_000)...)
 		wait(time.Hour)
@@ -361,8 +358,7 @@ func TestExistingRecordsBehindAnOddPageAreNotNew(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s.list = numbers(100, 1)
-			var db database
-			start(t, s.pager(20), &db, follow.Options{})
+			_, db := start(t, s.pager(20), follow.Options{})
 			wait(time.Second)
 			s.setFail(nil)
 			wait(time.Hour)
@@ -414,8 +410,7 @@ func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
 				}
 				return nil
 			}
-			var db database
-			r := start(t, s.pager(20), &db, follow.Options{})
+			r, db := start(t, s.pager(20), follow.Options{})
 			wait(time.Hour)
 			assert.Empty(t, db.records)
 			assert.Len(t, r.missing(), tt.missing)

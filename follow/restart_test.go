@@ -41,8 +41,7 @@ func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
 func TestKillInALongCatchUpLosesNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		var db database
-		r := start(t, s.pager(100), &db, follow.Options{})
+		r, db := start(t, s.pager(100), follow.Options{})
 		wait(time.Minute)
 		r.stop()
 		s.prepend(numbers(1001, 16_000)...)
@@ -54,7 +53,7 @@ func TestKillInALongCatchUpLosesNoRecord(t *testing.T) {
 			return db.store(ctx, b)
 		}))
 		require.Len(t, db.records, 500)
-		r = start(t, s.pager(100), &db, follow.Options{})
+		r = restart(t, s.pager(100), db, follow.Options{})
 		wait(time.Hour)
 		assert.Equal(t, numbers(1001, 16_000), db.records)
 		assert.Empty(t, r.missing())
@@ -93,7 +92,7 @@ func TestRestartWhileAServerIsBehindReportsNoMissingRecord(t *testing.T) {
 		wait(time.Minute)
 		r.stop()
 		s.change(func(list []int64) []int64 { return list[3:] })
-		r = start(t, s.pager(20), db, follow.Options{})
+		r = restart(t, s.pager(20), db, follow.Options{})
 		wait(5 * time.Second)
 		s.prepend(1001, 1002, 1003)
 		wait(time.Hour)
@@ -113,7 +112,7 @@ func TestDeletionsOfADayAreInThePosition(t *testing.T) {
 		}
 		r.stop()
 		s.prepend(1001)
-		r = start(t, s.pager(20), db, follow.Options{})
+		r = restart(t, s.pager(20), db, follow.Options{})
 		wait(time.Hour)
 		assert.Equal(t, []int64{1001}, db.records)
 		assert.Empty(t, r.errors())
@@ -124,8 +123,7 @@ func TestDeletionsOfADayAreInThePosition(t *testing.T) {
 func TestPositionIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(10_000, 1)}
-		var db database
-		start(t, s.pager(100), &db, follow.Options{})
+		_, db := start(t, s.pager(100), follow.Options{})
 		wait(time.Minute)
 		assert.Less(t, len(db.position), 2000)
 		for n := range int64(200) {

@@ -252,8 +252,15 @@ func (r *run) missing() (missing []error) {
 	return missing
 }
 
-// start runs a follower from the stored position until stop is called or the test ends.
-func start(t *testing.T, pager msgpush.Pager[int64], db *database, o follow.Options) *run {
+// start runs a follower that stores into an empty database, until stop is called or the test ends.
+func start(t *testing.T, pager msgpush.Pager[int64], o follow.Options) (*run, *database) {
+	t.Helper()
+	db := &database{}
+	return restart(t, pager, db, o), db
+}
+
+// restart is like start, and goes on from the stored position.
+func restart(t *testing.T, pager msgpush.Pager[int64], db *database, o follow.Options) *run {
 	t.Helper()
 	r := newRun(t, pager, db, o)
 	r.start(t, db)
@@ -292,8 +299,7 @@ func (r *run) start(t *testing.T, db *database) {
 // position.
 func startOn(t *testing.T, s *service) (*run, *database) {
 	t.Helper()
-	db := &database{}
-	r := start(t, s.pager(20), db, follow.Options{})
+	r, db := start(t, s.pager(20), follow.Options{})
 	wait(time.Minute)
 	return r, db
 }

@@ -69,8 +69,7 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 func TestMissingRecordsFailTheCheckAtOnceUntilASweepIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{Window: 20})
+		r, _ := start(t, s.pager(20), follow.Options{Window: 20})
 		wait(time.Minute)
 		s.insertAt(30, 1001)
 		wait(11 * time.Minute)
@@ -95,7 +94,7 @@ func TestBadRecordAloneOnTheLastPageDoesNotFailTheCheck(t *testing.T) {
 		}
 		var db database
 		for range 2 { // a first start and a restart
-			r := start(t, s.pager(20), &db, follow.Options{})
+			r := restart(t, s.pager(20), &db, follow.Options{})
 			wait(24 * time.Hour)
 			assert.NoError(t, r.Status().Check(limit))
 			assert.Empty(t, r.errors())
@@ -118,15 +117,15 @@ func TestCheckReturnsErrHangs(t *testing.T) {
 			return f
 		},
 		"Run has returned": func(t *testing.T, s *service) *follow.Follower[int64] {
-			r := start(t, s.pager(20), &database{}, follow.Options{})
-			wait(time.Minute)
+			r, _ := startOn(t, s)
 			r.stop()
 			return r.Follower
 		},
 		"a request hangs": func(t *testing.T, s *service) *follow.Follower[int64] {
 			pager := s.pager(20)
 			pager.Fetch = func(ctx context.Context, _ msgpush.PageRequest) (*page, error) { return nil, hangs(ctx) }
-			return start(t, pager, &database{}, follow.Options{}).Follower
+			r, _ := start(t, pager, follow.Options{})
+			return r.Follower
 		},
 		"store hangs": func(t *testing.T, s *service) *follow.Follower[int64] {
 			f, err := follow.New(s.pager(20), follow.Options{})
@@ -163,8 +162,7 @@ func TestRetryAfterOfAPageOfASweepDelaysTheNextPoll(t *testing.T) {
 func TestCheckFailsUntilTheNextSweepIfNoKnownRecordIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
-		var db database
-		r := start(t, s.pager(20), &db, follow.Options{Window: 20})
+		r, db := start(t, s.pager(20), follow.Options{Window: 20})
 		wait(time.Minute)
 		s.change(func([]int64) []int64 { return numbers(1500, 1001) })
 		wait(time.Minute)

@@ -30,8 +30,7 @@ func TestRecordsThatOnlyTheTotalShowsAreReported(t *testing.T) {
 func TestDeletionOfAllKnownRecordsCostsABoundedNumberOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(100_000, 1)}
-		var db database
-		start(t, s.pager(20), &db, follow.Options{Window: 20})
+		_, db := start(t, s.pager(20), follow.Options{Window: 20})
 		wait(time.Minute)
 		before := s.count()
 		s.change(func(list []int64) []int64 { return list[100:] })
@@ -83,8 +82,7 @@ func TestPollIsOneRequestThoughTimesDoNotShowTheOrder(t *testing.T) {
 func TestSweepCostsOneRequestForEachPageOfTwoWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(100_000, 1)}
-		var db database
-		start(t, s.pager(20), &db, follow.Options{SweepInterval: time.Hour})
+		start(t, s.pager(20), follow.Options{SweepInterval: time.Hour})
 		wait(30 * time.Second)
 		before := s.count()
 		wait(24 * time.Hour)
@@ -109,8 +107,7 @@ func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 				}
 				return nil
 			}
-			var db database
-			start(t, s.pager(20), &db, follow.Options{})
+			_, db := start(t, s.pager(20), follow.Options{})
 			wait(time.Second)
 			require.Len(t, db.batches, 1)
 			s.mu.Lock()
@@ -140,9 +137,8 @@ func TestLateRecordsAreDelivered(t *testing.T) {
 	for name, tt := range tests {
 		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: numbers(int64(3*tt.window), 1)}
-			var db database
 			o := follow.Options{Window: tt.window, SweepInterval: tt.sweep}
-			r := start(t, s.pager(500), &db, o)
+			r, db := start(t, s.pager(500), o)
 			wait(time.Minute)
 			var late []int64
 			for range 2 {
