@@ -172,21 +172,6 @@ func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
 	})
 }
 
-func TestCheckFailsWhileNoSweepEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(500, 1)}
-		s.fail = failAt(3, errFailed)
-		r, db := start(t, s.pager(20), follow.Options{})
-		wait(time.Second)
-		for n := int64(501); n < 600; n++ {
-			s.prepend(n)
-			wait(10 * time.Second)
-		}
-		assert.ErrorContains(t, r.Status().Check(10*time.Minute), "page 3: failed")
-		assert.Equal(t, numbers(501, 590), db.records[:90])
-	})
-}
-
 func TestServiceThatRefusesDeepPagesIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(2000, 1)}
