@@ -74,15 +74,6 @@ type tally struct {
 
 func (t *tally) records() int64 { return t.withID + t.withoutID }
 
-// count counts the records of a page that begins at an offset.
-func (t *tally) count(p pageInfo, offset int64) {
-	t.withID += p.newRecords
-	t.withoutID += p.withoutID
-	if p.newRecords > 0 {
-		t.reach = max(t.reach, offset+p.records)
-	}
-}
-
 // forSecondPass forgets the records without an id, which come again.
 func (t tally) forSecondPass() tally {
 	t.withoutID = 0
@@ -228,7 +219,11 @@ func (cur *cursor) count(p pageInfo) {
 	if isShort && isBehindDelivered && cur.came.firstShort == 0 {
 		cur.came.firstShort = p.number
 	}
-	cur.came.count(p, offset)
+	cur.came.withID += p.newRecords
+	cur.came.withoutID += p.withoutID
+	if p.newRecords > 0 {
+		cur.came.reach = max(cur.came.reach, offset+p.records)
+	}
 	cur.limit.count(p, isBehindDelivered)
 }
 
