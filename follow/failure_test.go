@@ -276,7 +276,7 @@ func TestErrorForPage1IsNoReasonToRequestItTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		r, _ := startOn(t, s)
-		s.setFail(func(int) error { return &msgpush.APIError{HTTPStatus: 404} })
+		s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 404}))
 		before, errs := s.count(), len(r.errors())
 		wait(time.Hour)
 		assert.Equal(t, len(r.errors())-errs, s.count()-before)

@@ -70,7 +70,8 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 		page, err := f.pageUnlessBehind(ctx, p, number, n)
 		switch {
 		case err != nil && f.skipsPages():
-			p.skip(number)
+			p.number, p.items, p.hasGap = number, nil, true
+			p.skips++
 			return nil
 		case err != nil:
 			return err
@@ -143,13 +144,6 @@ func (f *Follower[T]) enter(p *place[T], page *msgpush.Page[T], number int) {
 func (f *Follower[T]) skipsPages() bool {
 	failing := f.failures[ofSweep]
 	return f.position.started && failing.err != nil && time.Since(failing.since) >= skipAfter
-}
-
-// skip goes on behind a page that has failed.
-func (p *place[T]) skip(number int) {
-	p.number, p.items = number, nil
-	p.skips++
-	p.hasGap = true
 }
 
 // isLast reports whether the list has no page further inward.

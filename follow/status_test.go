@@ -178,7 +178,7 @@ func TestRetryAfterDelaysThePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(50, 1)}
 		startOn(t, s)
-		s.setFail(func(int) error { return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute} })
+		s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute}))
 		wait(11 * time.Second)
 		before := s.count()
 		wait(29 * time.Minute)
