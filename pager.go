@@ -93,10 +93,9 @@ func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 		it := paging.New(p.source(), cmp.Or(p.PageSize, DefaultPageSize), min(p.Prefetch, maxPrefetch))
 		defer it.Close()
 		for it.More() {
-			number := it.NextPage()
 			page, err := it.Next(ctx)
 			if err != nil {
-				yield(nil, &stoppedError{paging.AtPage(number, err), it.Err(ErrInconsistentList)})
+				yield(nil, &stoppedError{err, it.Err(ErrInconsistentList)})
 				return
 			}
 			hasRecords := len(page.List) > 0 || len(page.Omitted) > 0

@@ -20,9 +20,12 @@ package paging
 //   - End. A pass ends if the total and the number of pages promise no further page, and the latest
 //     page is not full or has no new record. Without these numbers, it ends at a page without a new
 //     record.
+//   - No such page. If the service responds that a promised page does not exist, page 1 is the next page: its total
+//     shows whether the page has vanished. If it is promised even then, it is requested once more. If it does
+//     not exist again, and is the last one, the pass ends, and records may be missing.
 //   - Missing. Records are missing if fewer came than the list had at the beginning of the pass. Then
-//     a second pass reads the list with half the page size, until as many came as the list has. If a promised
-//     page did not exist, it reads to the end. Records that are missing at its end are an error.
+//     a second pass reads the list with half the page size, until as many came as the list has or, if the last page
+//     did not exist, to the end. Records that are missing at its end are an error.
 //   - Limit. A pass ends if, since the last new record, three pages began behind all delivered records.
 //     A page is mostly new if at least half of its records are new. Let p be the number of pages that are
 //     mostly new, and L be 100 + 2·p. After L other pages, a pass no longer steps back, and the iteration ends with
@@ -51,7 +54,8 @@ type cursor struct {
 	requested int64 // page size of the requests of this pass
 	hasIDs    bool
 	isSecond  bool // this is the second pass
-	hasShrunk bool // a promised page did not exist, so that records may have moved without a total that shows it
+	toEnd     bool // this pass reads to the end: numbers do not show what the first one lacks
+	lacksPage bool // the last page does not exist, although the total promises it
 
 	// The list, by the responses.
 	size     int64 // S: the number of records of the longest page of this pass; see updateSize
@@ -255,7 +259,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 // count here: a record that came may have been deleted since.
 func (cur *cursor) hasFoundAll() bool {
 	hasAll := cur.came.records() >= max(cur.expected, cur.total)
-	return cur.isSecond && !cur.limit.isHit && !cur.hasShrunk && hasAll
+	return cur.isSecond && !cur.limit.isHit && !cur.toEnd && hasAll
 }
 
 // missing returns how many records are missing. If only the number of pages is known, the last page may have
@@ -269,7 +273,7 @@ func (cur *cursor) missing() int64 {
 }
 
 // isIncomplete reports whether records are missing, or may be.
-func (cur *cursor) isIncomplete() bool { return cur.limit.isHit || cur.missing() > 0 }
+func (cur *cursor) isIncomplete() bool { return cur.limit.isHit || cur.lacksPage || cur.missing() > 0 }
 
 // mayHideMissing reports whether an inserted record may hide a missing one: a page repeated a record, and the
 // list is longer now.
@@ -280,7 +284,7 @@ func (cur *cursor) mayHideMissing() bool {
 // endPass returns the first page of the second pass, if there is one, or noPage. The second pass keeps the
 // knowledge about the records and the service.
 func (cur *cursor) endPass() int64 {
-	needsSecond := cur.isIncomplete() || cur.mayHideMissing() || cur.hasShrunk
+	needsSecond := cur.isIncomplete() || cur.mayHideMissing()
 	if cur.isSecond || !cur.hasIDs || !needsSecond {
 		return noPage
 	}
@@ -291,7 +295,7 @@ func (cur *cursor) endPass() int64 {
 		requested: (min(cur.requested, cur.size) + 1) / 2,
 		hasIDs:    true,
 		isSecond:  true,
-		hasShrunk: cur.hasShrunk,
+		toEnd:     cur.lacksPage,
 		total:     cur.total,
 		hasTotal:  cur.hasTotal,
 		came:      cur.came.forSecondPass(),

@@ -16,7 +16,8 @@ type Iteration[T, O any] struct {
 	seen        IDSet // ids of the delivered records
 	omitted     IDSet // ids of the records that were left out
 	problems    []error
-	lastPageErr error // of the last page that the total promises, if it may not exist
+	missing     missingPage // the latest promised page that did not exist
+	lastPageErr error       // of the last page of the list, or a page behind it, that does not exist; nil: it does
 
 	prefetch int                  // the maximum of depth
 	pending  []*pendingPage[T, O] // the prefetched pages, from nextPage on
@@ -44,9 +45,6 @@ func New[T, O any](source Source[T, O], pageSize, prefetch int) *Iteration[T, O]
 // More reports whether there is a page to request.
 func (it *Iteration[T, O]) More() bool { return it.nextPage != noPage }
 
-// NextPage returns the number of the page that Next requests.
-func (it *Iteration[T, O]) NextPage() int64 { return it.nextPage }
-
 // Came returns the number of records that Next has returned, plus the records that were left out.
 func (it *Iteration[T, O]) Came() int64 { return it.cursor.came.records() }
 
@@ -65,8 +63,11 @@ func (it *Iteration[T, O]) missingErr(inconsistentList error) error {
 	came, missing := it.Came(), it.cursor.missing()
 	err := fmt.Errorf("%w: %d of %d records came", inconsistentList, came, came+missing)
 	if missing == 0 {
-		const format = "%w: %d records came, but others may be missing, since the total changed too often"
-		err = fmt.Errorf(format, inconsistentList, came)
+		reason := "the total changed too often"
+		if it.cursor.lacksPage {
+			reason = "a page does not exist that the total promises"
+		}
+		err = fmt.Errorf("%w: %d records came, but others may be missing, since %s", inconsistentList, came, reason)
 	} else if !it.cursor.hasTotal {
 		err = fmt.Errorf("%w: %d records came, but the reported pages hold more", inconsistentList, came)
 	}
@@ -76,14 +77,14 @@ func (it *Iteration[T, O]) missingErr(inconsistentList error) error {
 	return AtPage(it.cursor.came.firstShort, err)
 }
 
-// Next requests a page and returns it. With ids, the page keeps only records that no earlier page had. After
-// an error, Next requests the same page again.
+// Next requests a page and returns it. With ids, the page keeps only records that no earlier page had. An error names
+// the page that failed. After it, Next requests the same page again.
 func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
-	number := it.nextPage
 	page, err := it.fetchNext(ctx)
+	number := it.nextPage
 	if page == nil {
 		it.Close()
-		return nil, err
+		return nil, AtPage(number, err)
 	}
 	omitted := len(page.Omitted)
 	page = it.advance(page)
@@ -99,29 +100,48 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 }
 
 // fetchNext returns the response for the next page. If the first page of the second pass fails, it is requested with
-// the old page size: a service may accept only certain ones. If the page does not exist, and may be the last one,
-// fetchNext returns an empty page.
+// the old page size: a service may accept only certain ones.
 func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], error) {
 	page, err := it.response(ctx)
 	beginsSecondPass := it.cursor.isSecond && it.cursor.size == 0
 	if page == nil && beginsSecondPass {
 		it.cursor.requested = int64(it.pageSize)
-		page, err = it.source.Page(ctx, it.nextPage, it.pageSize)
-	}
-	last := it.cursor.lastPage()
-	isAtEnd := it.nextPage > 1 && it.nextPage >= last
-	mayBeMissing := page == nil && isAtEnd && it.source.IsNoSuchPage(err)
-	if mayBeMissing && it.nextPage == last { // the total promises this page: a second pass costs more than a request
-		page, err = it.source.Page(ctx, it.nextPage, int(it.cursor.requested))
-		mayBeMissing = page == nil && it.source.IsNoSuchPage(err)
-	}
-	if mayBeMissing {
-		it.cursor.hasShrunk = it.cursor.hasShrunk || it.nextPage == last
-		it.lastPageErr = AtPage(it.nextPage, err)
-		return new(Response[T, O]), nil
+		page, err = it.request(ctx)
 	}
 	it.lastPageErr = nil
+	if page == nil && it.nextPage > 1 && it.source.IsNoSuchPage(err) {
+		return it.withoutPage(ctx, err)
+	}
 	return page, err
+}
+
+// request requests the next page.
+func (it *Iteration[T, O]) request(ctx context.Context) (*Response[T, O], error) {
+	return it.source.Page(ctx, it.nextPage, int(it.cursor.requested))
+}
+
+// A missingPage is a page that did not exist although the total promised it.
+type missingPage struct{ number, total int64 }
+
+// withoutPage applies the rule of pages that do not exist, to the next page. Its response shows no total, so that
+// records may have moved without a step back: page 1 shows the total, and is the next page in its place.
+func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*Response[T, O], error) {
+	last := it.cursor.lastPage()
+	isPromised := it.nextPage <= last
+	missing := missingPage{it.nextPage, it.cursor.total}
+	if isPromised && it.source.ID != nil && it.missing != missing {
+		it.missing = missing
+		it.cursor.limit.otherPages++
+		it.Close() // the prefetched pages are behind this one
+		it.nextPage = 1
+		return it.request(ctx)
+	}
+	if it.nextPage < last {
+		return nil, noSuchPage
+	}
+	it.lastPageErr = AtPage(it.nextPage, noSuchPage)
+	it.cursor.lacksPage = it.cursor.lacksPage || isPromised
+	return new(Response[T, O]), nil
 }
 
 // addProblem keeps the error that came with a page, unless it is kept already.

@@ -189,22 +189,51 @@ func TestErrorOfAMomentForTheLastPageNeedsNoSecondPass(t *testing.T) {
 	})
 	assert.NoError(t, err)
 	assert.Equal(t, []int64{1, 2, 3}, delivered)
-	assert.Equal(t, 3, requests)
+	assert.Equal(t, 4, requests) // of page 2, 1, 2 after page 1
 }
 
-// Records 1 and 2 are deleted, each before a request. After the second deletion, record 8 is on page 3, which was
-// read already, and page 4 does not exist: no total shows that.
-func TestRecordOfALastPageThatVanishedIsDelivered(t *testing.T) {
-	list := []int64{1, 2, 3, 4, 5, 6, 7, 8}
+// The error response for a page that has vanished shows no total. In pages of two records, some that were in the list
+// throughout have moved to pages that were read already.
+func TestRecordsThatMovedBeforeTheirPageVanishedAreDelivered(t *testing.T) {
+	for name, deletions := range map[string][]int{ // before each request, how many records at the start of the list
+		"the last page":            {0, 1, 0, 0, 1},
+		"a page in the middle":     {0, 0, 9},
+		"again, at another page":   {0, 1, 0, 0, 1, 0, 0, 1},
+		"again, before the retry":  {0, 0, 5, 0, 4},
+		"all pages but the first":  {0, 11},
+		"the last page, two times": {0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+			request := 0
+			delivered, err := iterate(t, func(number, size int) (*response, error) {
+				if request < len(deletions) {
+					list = list[deletions[request]:]
+				}
+				request++
+				return pageOf(list, number, size)
+			})
+			assert.NoError(t, err)
+			assert.Subset(t, delivered, list)
+		})
+	}
+}
+
+// Record 1 is deleted after page 1. The total counts a record that is not shown, so that as many records come as it
+// says: only the last page, which does not exist, shows that one may be missing.
+func TestPromisedPageThatDoesNotExistIsAnError(t *testing.T) {
+	list := []int64{1, 2, 3, 4, 5}
 	delivered, err := iterate(t, func(number, size int) (*response, error) {
-		isDeletion := number == 2 && len(list) == 8 || number == 4 && len(list) == 7
-		if isDeletion {
-			list = list[1:]
+		page, err := pageOf(list, number, size)
+		if page != nil {
+			page.Total = 5
 		}
-		return pageOf(list, number, size)
+		list = []int64{2, 3, 4, 5}
+		return page, err
 	})
-	assert.NoError(t, err)
-	assert.Contains(t, delivered, int64(8))
+	assert.EqualError(t, err, "msgpush: page 5: HTTP 404; page 3: inconsistent list: 5 records came, but others may be missing, "+
+		"since a page does not exist that the total promises")
+	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 5}, delivered)
 }
 
 // A service that sends the same page again and again makes no progress, although each page leaves out
