@@ -137,7 +137,7 @@ func decodeRecord[T any](text []byte, record *T) error {
 }
 
 func newOmitted[T any](index int, text []byte, err error) OmittedRecord {
-	digits, _ := lenient.Integer(idOf(text))
+	digits := string(lenient.Integer(idOf(text)))
 	omitted := OmittedRecord{Index: index, JSON: text, Err: describeRecord[T](index, digits, err)}
 	if id, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		omitted.ID = id

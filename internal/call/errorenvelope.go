@@ -29,11 +29,7 @@ func decodeError(body []byte) (env errorEnvelope, err error) {
 
 // code returns the code, which may be a string or a float; see package lenient.
 func (e errorEnvelope) code() (code int, ok bool) {
-	digits, ok := lenient.Integer(e.Code)
-	if !ok {
-		return 0, false
-	}
-	code, err := strconv.Atoi(digits)
+	code, err := strconv.Atoi(string(lenient.Integer(e.Code)))
 	return code, err == nil
 }
 

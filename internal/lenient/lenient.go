@@ -125,7 +125,7 @@ func (s *scanner) convertToInteger(value []byte) []byte {
 	if isPlain {
 		return nil
 	}
-	return integer(value)
+	return Integer(value)
 }
 
 func isEmptyObject(value []byte) bool {
@@ -216,14 +216,8 @@ func unquote(token []byte) []byte {
 }
 
 // Integer returns the integer that a JSON number, or a JSON string with a number, denotes, such as 7,
-// 7.0, 1.5e3 or "7". An integer is returned unchanged.
-func Integer(token []byte) (digits string, ok bool) {
-	i := integer(token)
-	return string(i), i != nil
-}
-
-// integer is like Integer, but returns nil for another value. It may return a part of token.
-func integer(token []byte) []byte {
+// 7.0, 1.5e3 or "7". An integer is returned unchanged, as a part of token. For another value, Integer returns nil.
+func Integer(token []byte) []byte {
 	if len(token) > 0 && token[0] == '"' {
 		token = unquote(token)
 	}

@@ -29,9 +29,7 @@ func TestIntegerKeepsEachDigit(t *testing.T) {
 		`"4.65e2"`:              "465",
 		`"9007199254740993"`:    "9007199254740993",
 	} {
-		digits, ok := lenient.Integer([]byte(token))
-		assert.True(t, ok, token)
-		assert.Equal(t, want, digits, token)
+		assert.Equal(t, want, string(lenient.Integer([]byte(token))), token)
 	}
 }
 
@@ -43,8 +41,7 @@ func TestIntegerRejectsOtherValues(t *testing.T) {
 		`1e400`, `1e999999999`, `1e99999999999999999999`, `-1e-999999999`, `1e-9223372036854775808`,
 		`"` + strings.Repeat("9", 1<<20) + `"`, `"1e` + strings.Repeat("9", 1<<20) + `"`,
 	} {
-		_, ok := lenient.Integer([]byte(token))
-		assert.False(t, ok, token[:min(len(token), 60)])
+		assert.Nil(t, lenient.Integer([]byte(token)), token[:min(len(token), 60)])
 	}
 }
 
