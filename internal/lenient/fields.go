@@ -3,6 +3,7 @@ package lenient
 import (
 	"cmp"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -60,21 +61,12 @@ func fieldsOf(t reflect.Type) fields {
 			continue // the field of a less deeply embedded struct hides this one
 		}
 		all[name], depths[name] = field.Type, len(field.Index)
-		if hasStringOption(options) {
+		if slices.Contains(strings.Split(options, ","), "string") {
 			all[name] = nil
 		}
 	}
 	structs.Store(t, all)
 	return all
-}
-
-func hasStringOption(options string) bool {
-	for option := range strings.SplitSeq(options, ",") {
-		if option == "string" {
-			return true
-		}
-	}
-	return false
 }
 
 // maxNesting is the nesting of lists up to which KnownPath names a member. A type may be a list of itself.
