@@ -14,22 +14,16 @@ const maxHeader = 40 // characters of a value that are quoted
 
 // checkCharset returns an error if a body is not UTF-8, and its header names another charset.
 func checkCharset(resp *http.Response, body []byte, keys *redact.Keys) error {
-	contentType := resp.Header.Get("Content-Type")
-	isUsual := !strings.Contains(contentType, "=") || hasSuffixFold(contentType, "utf-8")
-	if isUsual || utf8.Valid(body) {
+	if utf8.Valid(body) {
 		return nil
 	}
-	_, params, _ := mime.ParseMediaType(contentType)
+	_, params, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	charset := params["charset"]
 	isUTF8 := strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8")
 	if charset == "" || isUTF8 {
 		return nil
 	}
 	return fmt.Errorf("the body is not UTF-8: its charset is %q", redact.Shorten(keys.Text(charset), maxHeader))
-}
-
-func hasSuffixFold(s, suffix string) bool {
-	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
 }
 
 // checkEncoding returns an error if a response has a Content-Encoding: net/http removes that header when it
