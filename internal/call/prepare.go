@@ -8,42 +8,31 @@ import (
 	"example.com/msgpush/internal/httpspec"
 )
 
-// prepare gets the access key of the next attempt, and waits for a slot of the rate limiter. It returns the final
-// failure of the call if it must end before that attempt. The wait before a retry has ended already, so that the
-// call takes a slot no sooner than it needs it.
-func (c *Caller) prepare(s *state) (final *Failure) {
-	if final := c.authorize(s); final != nil {
-		return final
-	}
-	if s.endErr() != nil { // the key or the slot may have come after the end of the call
-		return s.ended("")
-	}
-	return nil
-}
-
-// authorize gets the access key of an attempt, waits for a slot of the rate limiter, and gets the
-// key again.
+// prepare gets the access key of the next attempt, waits for a slot of the rate limiter, and gets the key again. It
+// returns the final failure of the call if it must end before that attempt. The wait before a retry has ended
+// already, so that the call takes a slot no sooner than it needs it.
 //
 // It gets the key before the wait, so that a call whose key is being fetched takes no slot of the
 // limiter. It gets the key again after the wait, since the key may have been replaced meanwhile.
-//
-// If that takes long and returns another key, many calls may have waited for it, and would now send
-// at the same time. So the call waits for a second slot. It then sends the key that it has: getting
-// the key once more could take long again.
-func (c *Caller) authorize(s *state) (final *Failure) {
+func (c *Caller) prepare(s *state) (final *Failure) {
 	if !s.hasNextKey {
-		if final := c.nextKey(s); final != nil {
-			return final
-		}
+		final = c.nextKey(s)
 	}
 	s.hasNextKey = false
-	if c.Limiter == nil {
-		return nil
+	if final == nil && c.Limiter != nil {
+		final = c.getSlot(s)
 	}
-	return c.getSlot(s)
+	if final == nil && s.endErr() != nil { // the key or the slot may have come after the end of the call
+		return s.ended("")
+	}
+	return final
 }
 
 // getSlot waits for a slot, gets the key again and, if that makes the slot stale, waits for another one.
+//
+// If getting the key takes long and returns another one, many calls may have waited for it, and would now send
+// at the same time. So the call waits for a second slot. It then sends the key that it has: getting
+// the key once more could take long again.
 func (c *Caller) getSlot(s *state) (final *Failure) {
 	if final := c.waitForSlot(s); final != nil {
 		return final
