@@ -17,7 +17,8 @@ import (
 // CodeSuccess is the code of an envelope that denotes success.
 const CodeSuccess = 200
 
-// judge decodes the response of an attempt, and returns nil if it is a success.
+// judge decodes the response of an attempt, and returns nil if it is a success. What is left out of a success
+// becomes the final failure.
 func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	if err != nil {
 		return c.noResponse(s, err)
@@ -35,7 +36,7 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 		return c.unsuccessful(s, resp, newRejectedBody(resp, body, err, nil, &s.keys))
 	}
 	if leftOut != nil {
-		s.leftOut = &Failure{
+		s.final = &Failure{
 			Kind:       Undecodable,
 			Progress:   s.progress(),
 			Status:     resp.StatusCode,
