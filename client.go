@@ -2,11 +2,9 @@ package msgpush
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/redact"
@@ -21,9 +19,8 @@ type Client struct {
 	UnimplementedOperations
 
 	caller      *call.Caller
+	decoder     decoder
 	observeCall func(context.Context, CallResult) // nil: none
-
-	convertFirst *atomic.Bool // nil with WithUnmarshal; see decode.go
 }
 
 // Format writes the type and the base URL.
@@ -56,19 +53,15 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("msgpush: %w", err)
 	}
-	var convertFirst *atomic.Bool
-	if s.config.Unmarshal == nil {
-		s.config.Unmarshal, convertFirst = json.Unmarshal, new(atomic.Bool)
-	}
 	if s.logger != nil || s.observe != nil {
 		s.config.Report = s.report
 	}
 	var keys redact.Keys
 	keys.Add(accessKey)
 	return &Client{
-		caller:       call.NewCaller(s.config, keys),
-		observeCall:  s.observeCall,
-		convertFirst: convertFirst,
+		caller:      call.NewCaller(s.config, keys),
+		decoder:     s.decoder,
+		observeCall: s.observeCall,
 	}, nil
 }
 

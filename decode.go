@@ -42,16 +42,14 @@ var (
 // A decoder decodes successes.
 type decoder struct {
 	unmarshal func([]byte, any) error
-	// required means that the data must not be missing.
-	required bool
 	// convertFirst means that the latest success had to be converted. It is nil with WithUnmarshal.
 	convertFirst *atomic.Bool
 }
 
 // decode returns the data of a body. If T is or points to a [Page], the data must be a page. Otherwise,
-// unless d.required is set, missing or null data is a nil *T. If records of a page are left out, leftOut
+// unless dataRequired is set, missing or null data is a nil *T. If records of a page are left out, leftOut
 // names them.
-func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
+func decode[T any](d decoder, body []byte, dataRequired bool) (data *T, leftOut, err error) {
 	body = bytes.TrimPrefix(body, []byte(call.ByteOrderMark))
 	env, converted, err := decodeEnvelope[T](d, body)
 	if isErrorCode(env.Code) {
@@ -69,7 +67,7 @@ func decode[T any](d decoder, body []byte) (data *T, leftOut, err error) {
 	if err != nil {
 		return nil, nil, describe(err, reflect.TypeOf(env))
 	}
-	if env.Data == nil && d.required {
+	if env.Data == nil && dataRequired {
 		return nil, nil, errNoData
 	}
 	if env.Data != nil && isEmptyRecord(env.Data) && idOf(dataOf(converted)) == nil {

@@ -124,8 +124,8 @@ func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", spec.Operation)
 	}
 	var data *T
-	spec.Decode = func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error) {
-		data, leftOut, err = decode[T](decoder{unmarshal, dataRequired, c.convertFirst}, body)
+	spec.Decode = func(body []byte) (leftOut, err error) {
+		data, leftOut, err = decode[T](c.decoder, body, dataRequired)
 		return leftOut, err
 	}
 	start := time.Now()

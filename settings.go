@@ -3,6 +3,7 @@ package msgpush
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -21,6 +23,7 @@ import (
 // settings are the arguments of [NewClient].
 type settings struct {
 	config      call.Config
+	decoder     decoder
 	httpTimeout time.Duration // of the http.Client; 0: none
 	plainHTTP   bool
 	logger      *slog.Logger                      // nil: none
@@ -34,15 +37,18 @@ func newSettings(baseURL, accessKey string, opts []Option) (*settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the base URL %w", err)
 	}
-	s := &settings{config: call.Config{
-		Base:             base,
-		Transport:        transport.Default,
-		Timeout:          DefaultTimeout,
-		UserAgent:        "msgpush-go/" + Version,
-		Retry:            call.RetryPolicy(defaultRetryPolicy),
-		MaxResponseBytes: DefaultMaxResponseBytes,
-		ErrNoAccessKey:   ErrNoAccessKey,
-	}}
+	s := &settings{
+		config: call.Config{
+			Base:             base,
+			Transport:        transport.Default,
+			Timeout:          DefaultTimeout,
+			UserAgent:        "msgpush-go/" + Version,
+			Retry:            call.RetryPolicy(defaultRetryPolicy),
+			MaxResponseBytes: DefaultMaxResponseBytes,
+			ErrNoAccessKey:   ErrNoAccessKey,
+		},
+		decoder: decoder{json.Unmarshal, new(atomic.Bool)},
+	}
 	for i, opt := range opts {
 		if opt == nil {
 			return nil, fmt.Errorf("option %d of %d is nil", i+1, len(opts))

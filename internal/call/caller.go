@@ -30,8 +30,7 @@ type Config struct {
 	Retry            RetryPolicy
 	Limiter          interface{ Wait(context.Context) error } // nil: none
 	MaxResponseBytes int64
-	Unmarshal        func([]byte, any) error
-	KeepsInput       bool // Unmarshal may keep references to its input
+	KeepsInput       bool // Decode of a Spec may keep references to its input
 	RejectedKeyCodes []int
 	RetryableCodes   []int
 	Source           func(ctx context.Context, rejected string) (key string, err error)
@@ -91,7 +90,7 @@ type Spec struct {
 	Idempotent bool
 	// Decode decodes the body of a response with HTTP status 2xx, and returns an error unless it is a success.
 	// leftOut is not nil if the response is a success and a part of it is left out.
-	Decode func(body []byte, unmarshal func([]byte, any) error) (leftOut, err error)
+	Decode func(body []byte) (leftOut, err error)
 }
 
 // A Result holds the results of a call.

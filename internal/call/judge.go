@@ -31,7 +31,7 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	if resp.StatusCode == http.StatusNoContent && len(body) == 0 {
 		body = []byte(successWithoutData)
 	}
-	leftOut, err := s.spec.Decode(body, c.Unmarshal)
+	leftOut, err := s.spec.Decode(body)
 	if err != nil {
 		return c.unsuccessful(s, resp, newRejectedBody(resp, body, err, nil, &s.keys))
 	}
