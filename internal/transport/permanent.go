@@ -28,11 +28,6 @@ func IsPermanent(err error) bool {
 	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
 		return proxyErr.status/100 != 5 && !httpspec.IsRetryable(proxyErr.status)
 	}
-	for _, permanent := range permanentErrors {
-		if errors.Is(err, permanent) {
-			return true
-		}
-	}
 	for _, matches := range permanentTypes {
 		if matches(err) {
 			return true
@@ -40,8 +35,6 @@ func IsPermanent(err error) bool {
 	}
 	return false
 }
-
-var permanentErrors = []error{http.ErrSchemeMismatch}
 
 var permanentTypes = []func(error) bool{
 	isSchemeMismatch,
@@ -55,7 +48,7 @@ var permanentTypes = []func(error) bool{
 // Unless a transport wraps it, http.Client replaces it by [http.ErrSchemeMismatch].
 func isSchemeMismatch(err error) bool {
 	recordErr, ok := errors.AsType[tls.RecordHeaderError](err)
-	return ok && string(recordErr.RecordHeader[:]) == "HTTP/"
+	return ok && string(recordErr.RecordHeader[:]) == "HTTP/" || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // wraps reports whether err is or wraps an E.
