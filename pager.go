@@ -146,8 +146,8 @@ func (p Pager[T]) check(ctx context.Context) error {
 // pointer to one converts to a pointer to the other.
 func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 	fetch := func(ctx context.Context, number, size int) (*paging.Response[T, OmittedRecord], error) {
-		if errs.OfContext(ctx) != nil {
-			return nil, errs.EndOfContext(ctx, "", isOwnError)
+		if err := errs.OfContext(ctx); err != nil {
+			return nil, errs.Hide(err.Error(), errs.WithCause(ctx), isOwnError)
 		}
 		page, err := p.Fetch(ctx, PageRequest{Current: number, PageSize: size})
 		return (*paging.Response[T, OmittedRecord])(page), err

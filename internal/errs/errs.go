@@ -57,12 +57,6 @@ func OfContext(ctx context.Context) error {
 	return nil
 }
 
-// EndOfContext returns the error of an operation that ends because its context has ended. It wraps
-// the cause of the context, whose text it hides.
-func EndOfContext(ctx context.Context, operation string, isExcluded func(target any) bool) error {
-	return Hide(operation+OfContext(ctx).Error(), WithCause(ctx), isExcluded)
-}
-
 // WithCause returns the error of a context that has ended, with its cause.
 func WithCause(ctx context.Context) error {
 	err, cause := OfContext(ctx), context.Cause(ctx)

@@ -62,22 +62,21 @@ func TestContextHasEndedWhenItsDeadlineHasPassed(t *testing.T) {
 	assert.Equal(t, context.DeadlineExceeded, WithCause(ctx))
 }
 
-func TestEndOfContextWrapsItsCauseAndHidesItsText(t *testing.T) {
-	errStop := errors.New("the-secret")
+func TestWithCauseReturnsTheErrorOfTheContextWithItsCause(t *testing.T) {
+	errStop := errors.New("shutting down")
 	for name, tt := range map[string]struct {
 		cause error
-		text  string // of WithCause
+		text  string
 	}{
 		"no cause":                  {nil, "context canceled"},
-		"another error":             {errStop, "context canceled: the-secret"},
+		"another error":             {errStop, "context canceled: shutting down"},
 		"cause that wraps Canceled": {fmt.Errorf("stopped: %w", context.Canceled), "stopped: context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(tt.cause)
-			assert.EqualError(t, WithCause(ctx), tt.text)
-			err := EndOfContext(ctx, "waiting: ", nil)
-			assert.EqualError(t, err, "waiting: context canceled")
+			err := WithCause(ctx)
+			assert.EqualError(t, err, tt.text)
 			assert.ErrorIs(t, err, context.Canceled)
 			if tt.cause != nil {
 				assert.ErrorIs(t, err, tt.cause)
