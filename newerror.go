@@ -92,21 +92,15 @@ func argumentError(operation string, keys *redact.Keys, err error) error {
 // message returns the msg of an error response, or an excerpt if the msg is not a string or the
 // body is not an envelope.
 func message(f *call.Failure) string {
-	if !f.IsEnvelope && json.Valid(f.Excerpt) {
-		return excerpt(string(f.Keys.JSON(f.Excerpt)), f.Keys)
+	text := f.Excerpt
+	if f.IsEnvelope {
+		var msg string
+		if json.Unmarshal(f.Msg, &msg) == nil {
+			return f.Keys.Text(msg)
+		}
+		text = f.Msg // may be empty
 	}
-	if !f.IsEnvelope {
-		return excerpt(string(f.Excerpt), f.Keys)
-	}
-	var msg string
-	if json.Unmarshal(f.Msg, &msg) != nil {
-		return excerpt(string(f.Keys.JSON(f.Msg)), f.Keys) // empty if f.Msg is empty
-	}
-	return f.Keys.Text(msg)
-}
-
-func excerpt(text string, keys *redact.Keys) string {
-	return redact.Shorten(keys.Text(text), maxExcerpt)
+	return redact.Shorten(f.Keys.Text(string(f.Keys.JSON(text))), maxExcerpt)
 }
 
 // causeText returns the text of the error of another package, redacted and shortened. It omits the

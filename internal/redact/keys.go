@@ -119,12 +119,11 @@ func (k *Keys) replace(text string) string {
 	return text
 }
 
-// JSON returns raw, which is valid JSON or nil, with the keys redacted in its names, strings and numbers.
-// These are decoded first, since encoders escape different characters. It returns raw itself if nothing
-// changes.
+// JSON returns JSON with the keys redacted in its names, strings and numbers. These are decoded first, since
+// encoders escape different characters. It returns raw itself if nothing changes, or if it is not JSON.
 func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
-	if raw == nil {
-		return nil
+	if !json.Valid(raw) {
+		return raw
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()

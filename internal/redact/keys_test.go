@@ -196,6 +196,7 @@ func TestJSONIsRedactedInNamesStringsAndNumbers(t *testing.T) {
 		})
 	}
 	assert.Nil(t, keysOf("key-one").JSON(nil))
+	assert.Equal(t, `"key-one" <`, string(keysOf("key-one").JSON(json.RawMessage(`"key-one" <`))), "not JSON")
 }
 
 func TestJSONShowsNoPartOfARandomlyEscapedKey(t *testing.T) {
