@@ -59,7 +59,7 @@ func decode[T any](d decoder, body []byte, dataRequired bool) (data *T, leftOut,
 		return nil, nil, errNoCode
 	}
 	if isPage[T]() {
-		if err == nil && isCompletePage(env.Data) {
+		if err == nil && env.Data != nil && pageOf(env.Data).isComplete() {
 			return env.Data, nil, nil
 		}
 		return decodeEach[T](body, converted)

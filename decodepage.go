@@ -57,9 +57,7 @@ func recordTypeOf[T any]() reflect.Type {
 
 func (*Page[T]) recordType() reflect.Type { return reflect.TypeFor[T]() }
 
-// isCompletePage reports whether data is a page that may be returned unchanged.
-func isCompletePage[T any](data *T) bool { return data != nil && pageOf(data).isComplete() }
-
+// isComplete reports whether a page may be returned unchanged.
 func (p *Page[T]) isComplete() bool {
 	for i := range p.List {
 		if isEmptyRecord(&p.List[i]) {

@@ -17,23 +17,17 @@ func (c *Caller) setErrorResponse(f *Failure, b rejectedBody) {
 	if b.unreadableErr != nil {
 		f.remark(b.unreadableErr.Error())
 	}
-	if f.isErrorEnvelope() {
-		f.setEnvelope(b.env)
+	if f.isErrorEnvelope() { // with code 200, the data may be a mail channel with its password
+		f.Msg = b.env.text()
+		if len(b.env.Data) <= redact.MaxText {
+			f.RawData = b.env.Data
+		}
 	}
 	if !f.IsEnvelope && !b.endsEarly() {
 		f.quote(b.bytes)
 	}
 	c.setWait(f)
 	c.classify(f)
-}
-
-// setEnvelope keeps the members of an error envelope. With code 200, the data may be a mail channel with
-// its password, so they are not kept.
-func (f *Failure) setEnvelope(env errorEnvelope) {
-	f.Msg = env.text()
-	if len(env.Data) <= redact.MaxText {
-		f.RawData = env.Data
-	}
 }
 
 // quote keeps the beginning of a body, unless it may be a success that was damaged, with a password.
