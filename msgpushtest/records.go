@@ -1,6 +1,7 @@
 package msgpushtest
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -47,7 +48,7 @@ func (r Records) clone() Records {
 // UpdateTime is neither empty nor a date and time in the format YYYY-MM-DD HH:MM:SS. A server panics
 // if it gets such records. To test how a program reads another value, use [BadRecord] or [Respond].
 func (r Records) Validate() error {
-	for _, err := range []error{
+	return cmp.Or(
 		validate("MailChannels", "CreateTime", r.MailChannels,
 			func(c *msgpush.MailChannel) (int64, msgpush.DateTime) { return c.ID, c.CreateTime }),
 		validate("MPChannels", "UpdateTime", r.MPChannels,
@@ -56,12 +57,7 @@ func (r Records) Validate() error {
 			func(f *msgpush.ForwardRule) (int64, msgpush.DateTime) { return f.ID, f.CreateTime }),
 		validate("ForwardLogs", "CreateTime", r.ForwardLogs,
 			func(f *msgpush.ForwardLog) (int64, msgpush.DateTime) { return f.ID, f.CreateTime }),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }
 
 // validate validates the records of a list. fields returns the id and the time of a record. It takes
