@@ -1,16 +1,10 @@
 package msgpushtest
 
-// An accessKey is the key that a server accepts.
-type accessKey struct {
-	value    string
-	replaced map[string]bool
-}
-
 // AccessKey returns the key that the server accepts. At first it is a random key.
 func (s *Server) AccessKey() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.key.value
+	return s.key
 }
 
 // ReplaceKey replaces the accepted key. The old key is rejected immediately. ReplaceKey panics if
@@ -21,11 +15,8 @@ func (s *Server) ReplaceKey(key string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.key.replaced == nil {
-		s.key.replaced = map[string]bool{}
-	}
-	s.key.replaced[s.key.value] = true
-	s.key.value = key
+	s.replacedKeys[s.key] = true
+	s.key = key
 }
 
 // checkKey returns a rejection if the server does not accept a key.
@@ -35,10 +26,10 @@ func (s *Server) checkKey(key string) *rejection {
 	if key == "" {
 		return reject(s.rejectedKeyCode, "the access-key header is missing or empty")
 	}
-	if key == s.key.value {
+	if key == s.key {
 		return nil
 	}
-	if s.key.replaced[key] {
+	if s.replacedKeys[key] {
 		return reject(s.rejectedKeyCode, "the key in the access-key header was replaced")
 	}
 	return reject(s.rejectedKeyCode,

@@ -63,15 +63,16 @@ type Server struct {
 	deciding chan struct{} // the functions of OnRequest and If
 	updating chan struct{} // the functions of Update and UpdateBetweenPages
 
-	mu        sync.Mutex // never held while a function of the test runs; guards the fields below
-	key       accessKey
-	latency   time.Duration
-	store     store
-	faults    []*queuedFault
-	onRequest func(Request)
-	requests  []Request
-	arrival   chan struct{} // closed when the next request arrives
-	misuses   []string      // error texts for the test
+	mu           sync.Mutex // never held while a function of the test runs; guards the fields below
+	key          string     // that the server accepts
+	replacedKeys map[string]bool
+	latency      time.Duration
+	store        store
+	faults       []*queuedFault
+	onRequest    func(Request)
+	requests     []Request
+	arrival      chan struct{} // closed when the next request arrives
+	misuses      []string      // error texts for the test
 }
 
 // NewServer starts a server without records, for a program, which must call [Server.Close]. It
@@ -88,13 +89,14 @@ func NewServer(opts ...Option) *Server {
 func newServer(opts []Option) *Server {
 	closed := make(chan struct{})
 	s := &Server{
-		settings: settings{rejectedKeyCode: CodeAccessKey},
-		closed:   closed,
-		close:    sync.OnceFunc(func() { close(closed) }),
-		deciding: make(chan struct{}, 1),
-		updating: make(chan struct{}, 1),
-		key:      accessKey{value: "test-" + rand.Text()},
-		arrival:  make(chan struct{}),
+		settings:     settings{rejectedKeyCode: CodeAccessKey},
+		closed:       closed,
+		close:        sync.OnceFunc(func() { close(closed) }),
+		deciding:     make(chan struct{}, 1),
+		updating:     make(chan struct{}, 1),
+		key:          "test-" + rand.Text(),
+		replacedKeys: map[string]bool{},
+		arrival:      make(chan struct{}),
 	}
 	for _, opt := range opts {
 		opt(&s.settings)
