@@ -1,10 +1,8 @@
 package msgpushtest_test
 
 import (
-	"context"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -104,17 +102,4 @@ func TestRejectionSaysWhatIsWrongWithTheKey(t *testing.T) {
 
 	server.Inject(msgpushtest.RejectKey())
 	assert.Contains(t, msg(first), "by a fault")
-}
-
-func TestCachedKeyIsReplacedAfterRotation(t *testing.T) {
-	server := msgpushtest.New(t)
-	keys := msgpush.CachedAccessKey(
-		func(context.Context) (string, time.Time, error) { return server.AccessKey(), time.Time{}, nil },
-		msgpush.AccessKeyCacheOptions{})
-	client := server.Client(msgpush.WithAccessKeySource(keys))
-	require.NoError(t, listChannels(client))
-	server.ReplaceKey("another-key")
-	require.NoError(t, listChannels(client))
-	require.NoError(t, listChannels(client))
-	assert.Len(t, server.Requests(), 4, "one request was rejected")
 }

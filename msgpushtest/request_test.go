@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -59,22 +58,6 @@ func TestStoresRequests(t *testing.T) {
 
 	server.ClearRequests()
 	assert.Empty(t, server.Requests())
-}
-
-func TestStoresNumbersExactly(t *testing.T) {
-	server := msgpushtest.New(t)
-	for _, id := range []int64{1<<53 + 1, math.MaxInt64, math.MinInt64} {
-		server.ClearRequests()
-		_, err := server.Client().
-			ForwardLogList(ctx, msgpush.ForwardLogRequest{Params: msgpush.ForwardLogParams{RuleID: &id}})
-		require.NoError(t, err)
-		r := server.Requests()[0]
-		params := r.Body.(map[string]any)["params"].(map[string]any)
-		got, err := params["ruleId"].(json.Number).Int64()
-		require.NoError(t, err)
-		assert.Equal(t, id, got)
-		assert.Contains(t, r.String(), fmt.Sprintf(`"ruleId":%d}`, id))
-	}
 }
 
 func TestHasComparesMembersAsJSON(t *testing.T) {

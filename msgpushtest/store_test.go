@@ -164,35 +164,6 @@ func TestUpdateBetweenPagesIsCalledBeforeEachPageExceptTheFirstOfAList(t *testin
 	}
 }
 
-func TestIterationReturnsRecordsThatStayOnce(t *testing.T) {
-	for name, update := range map[string]func(*msgpushtest.Records){
-		"records inserted": func(r *msgpushtest.Records) {
-			id := r.ForwardLogs[0].ID + 1
-			r.ForwardLogs = slices.Insert(r.ForwardLogs, 0, msgpush.ForwardLog{ID: id + 1}, msgpush.ForwardLog{ID: id})
-		},
-		"records deleted": func(r *msgpushtest.Records) { r.ForwardLogs = r.ForwardLogs[1:] },
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := newServer(t)
-			server.UpdateBetweenPages(update)
-			times := map[int64]int{}
-			records := server.Client().ForwardLogPager(msgpush.ForwardLogParams{})
-			records.PageSize = 7
-			for record, err := range records.All(ctx) {
-				require.NoError(t, err)
-				times[record.ID]++
-			}
-			newest := server.Records().ForwardLogs[0].ID
-			require.NotEqual(t, msgpushtest.SampleRecords().ForwardLogs[0].ID, newest)
-			for _, record := range msgpushtest.SampleRecords().ForwardLogs {
-				if record.ID <= newest {
-					assert.Equal(t, 1, times[record.ID], "record %d", record.ID)
-				}
-			}
-		})
-	}
-}
-
 // The memory that a page takes shows how much is copied, without a measurement of time.
 func TestPageOfLongListCopiesNoOtherRecords(t *testing.T) {
 	const count, pages = 20_000, 10
