@@ -98,6 +98,7 @@ func TestRejectionAfterALostResponseIsNoProof(t *testing.T) {
 		"HTTP 404":                       {fixtures.Fail(io.EOF), fixtures.Status(404)},
 		"rejected key":                   {fixtures.Fail(io.EOF), fixtures.Status(401)},
 		"refused dial":                   {fixtures.Fail(io.EOF), refused},
+		"refused dial after HTTP 503":    {fixtures.Status(503), refused},
 		"rejected key, then no dial":     {fixtures.Fail(io.EOF), fixtures.Status(401), refused},
 		"refused dial, then a lost one":  {refused, fixtures.Fail(io.EOF), fixtures.Status(404)},
 		"another key, then a lost reply": {fixtures.Status(401), fixtures.Fail(io.EOF), refused},

@@ -273,12 +273,3 @@ func TestCallEndsAtTimeoutOrDeadline(t *testing.T) {
 		})
 	}
 }
-
-func TestCallWithoutTimeoutMayTakeLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		transport := fixtures.Late(time.Hour, fixtures.Succeed)
-		client := fixtures.NewClient(t, transport, msgpush.WithTimeout(0), msgpush.WithAttemptTimeout(2*time.Hour))
-		_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-		require.NoError(t, err)
-	})
-}

@@ -100,6 +100,7 @@ func TestPrepareEndsTheCall(t *testing.T) {
 			assert.ErrorIs(t, final.Cause, cause)
 			assert.Equal(t, name == "error of the source", errors.Is(final.Cause, c.ErrNoAccessKey))
 			assert.Zero(t, s.attempts)
+			assert.True(t, final.NotProcessed)
 		})
 	}
 }

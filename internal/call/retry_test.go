@@ -150,6 +150,16 @@ func TestDecide(t *testing.T) {
 			retries: false,
 			remark:  "not retried, since the request is not idempotent",
 		},
+		"not idempotent, permanent": {
+			failure: permanent,
+			change:  func(_ *Caller, s *state) { s.spec.Idempotent = false },
+			retries: false,
+		},
+		"not idempotent, last attempt": {
+			failure: transient,
+			change:  func(_ *Caller, s *state) { s.attempts, s.spec.Idempotent = 3, false },
+			retries: false,
+		},
 		"not idempotent, not sent": {
 			failure: Failure{Transient: true, DialFailed: true},
 			change:  func(_ *Caller, s *state) { s.spec.Idempotent = false },
