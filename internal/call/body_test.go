@@ -73,15 +73,6 @@ func TestReadBodyAcceptsResponseWithoutBody(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 }
 
-func TestSendReturnsErrorOfTransport(t *testing.T) {
-	errCable := errors.New("the cable is cut")
-	c, s, req := newStep(t)
-	c.Transport = fail(errCable)
-	_, err := c.send(s, req) //nolint:bodyclose // there is none
-	assert.Equal(t, errCable, err)
-	assert.Nil(t, s.resp)
-}
-
 // The reader of a body that failed may still write to its buffer, and a decoder may keep its input.
 func TestOnlyBufferOfCompleteBodyIsReused(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -105,4 +105,5 @@ func TestErrorAtOnceIsNotReplacedByTimeout(t *testing.T) {
 	c.Transport = fail(errCable)
 	_, err := c.attempt(s, req) //nolint:bodyclose // there is none
 	assert.Equal(t, errCable, err)
+	assert.Nil(t, s.resp)
 }
