@@ -141,7 +141,7 @@ func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()
 // unavailable, and calls of AccessKey and Ping use it. Close always returns nil.
 func (s *KeySource) Close() error {
 	s.stop()
-	claimed := s.state.forgetClaim()
+	claimed := s.state.get().claimed
 	if claimed != 0 {
 		_, _ = s.put(record{generation: claimed}, stateDone) // releases the claim, unless the fetch has ended
 	}

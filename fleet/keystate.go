@@ -23,7 +23,7 @@ type keyState struct {
 type knowledge struct {
 	current     record    // the newest record with a key; the zero record if there is none
 	rejected    int64     // generation of the key that was rejected last while it was current
-	claimed     int64     // generation of the last fetch of this replica; 0 if there is none since the start or Close
+	claimed     int64     // generation of the last fetch of this replica; 0 if there is none
 	failure     error     // of the last fetch, in any replica, if it failed
 	failedUntil time.Time // calls return failure until then; zero without one
 	own         ownFetches
@@ -109,15 +109,6 @@ func (s *keyState) endFetch(state string, wait time.Duration) {
 	} else {
 		s.own.miss(wait, s.minInterval)
 	}
-}
-
-// forgetClaim returns the last generation that this replica claimed, and forgets it.
-func (s *keyState) forgetClaim() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	generation := s.claimed
-	s.claimed = 0
-	return generation
 }
 
 // fail records a fetch that failed. Calls return its error until the next fetch may begin.
