@@ -98,8 +98,8 @@ func failedElsewhere(r record) error {
 	return fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
 }
 
-// runClaim requests a record from the store that is newer than a generation. With mayFetch, the
-// store may grant a fetch.
+// runClaim requests a record from the store that is newer than a generation, and adopts its key. With mayFetch,
+// the store may grant a fetch.
 func (s *KeySource) runClaim(generation int64, mayFetch bool) (claimReply, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -129,9 +129,10 @@ func (s *KeySource) runClaim(generation int64, mayFetch bool) (claimReply, error
 	case stateStored:
 		reply.record.expires = reply.until
 		reply.record.key, err = s.open(reply.record.key, reply.record.generation)
-	}
-	if err != nil {
-		return claimReply{}, err
+		if err != nil {
+			return claimReply{}, err
+		}
+		s.state.adopt(reply.record)
 	}
 	return reply, nil
 }

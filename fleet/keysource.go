@@ -156,54 +156,54 @@ func (s *KeySource) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "fleet.KeySourc
 // quotes.
 func (s *KeySource) obtain(ctx context.Context) (string, time.Time, error) {
 	known := s.state.get()
-	current := known.current
 	if known.hasUsable(s.cfg.Early) { // it was adopted meanwhile
-		return current.key, current.expires, nil
+		return known.current.key, known.current.expires, nil
 	}
-	r, err := s.newer(ctx, current.generation)
+	r, err := s.newer(ctx, known.current.generation)
 	if failure, ok := errors.AsType[*fetchError](err); ok {
-		return failure.key, time.Time{}, failure
+		r.key = failure.key
 	}
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	current = s.state.adopt(r)
-	return current.key, current.expires, nil
+	return r.key, r.expires, err
 }
 
 // newer returns a record with a key and a greater generation. If no other replica has one or
-// fetches one, this replica fetches.
+// fetches one, this replica fetches. If that takes too long, another replica may fetch, and newer
+// returns the key that is stored first.
 func (s *KeySource) newer(ctx context.Context, generation int64) (record, error) {
 	mayClaimAt := s.state.get().mayClaimAt()
+	var fetched chan error // the result of the fetch of this replica; nil while it does not fetch
+	left := make(chan struct{})
+	defer close(left)
 	for {
 		known := s.state.get()
-		if known.hasNewer(generation) { // watchStore has adopted it
+		if known.hasNewer(generation) { // watchStore or fetch has adopted it
 			return known.current, nil
 		}
 		// The store is asked even if ctx has ended: a suspension of this process may have ended
 		// ctx, and the store may then have a newer record.
 		ask := s.poll
-		if ctx.Err() == nil && !time.Now().Before(mayClaimAt) {
+		mayClaim := fetched == nil && ctx.Err() == nil && !time.Now().Before(mayClaimAt)
+		if mayClaim {
 			ask = s.claim
 		}
 		reply, err := ask(generation)
-		switch reply.state {
-		case stateStored:
+		switch {
+		case reply.state == stateStored:
 			return reply.record, nil
-		case stateGranted:
-			r, err := s.awaitFetch(ctx, generation, reply)
-			if !errors.Is(err, errNotStored) {
-				return r, err
-			}
-			continue
-		}
-		if ctx.Err() != nil {
+		case reply.state == stateGranted:
+			fetched = make(chan error)
+			go s.fetch(ctx, reply.record, fetched, left)
+		case ctx.Err() != nil:
 			return record{}, ctx.Err()
-		}
-		if err != nil {
+		case err != nil && fetched == nil: // otherwise, the fetch may still return a key
 			return record{}, err
 		}
 		select {
+		case err := <-fetched:
+			if err != nil {
+				return record{}, err
+			}
+			fetched = nil
 		case <-s.changed:
 		case <-time.After(pollAfter(reply)):
 		}

@@ -88,9 +88,6 @@ func (s *KeySource) update(hasConnected bool) {
 	if hasConnected && known.hasUsable(0) {
 		_, _ = s.put(known.current, stateDone)
 	}
-	reply, err := s.poll(known.current.generation)
-	if err == nil && reply.record.valid() {
-		s.state.adopt(reply.record)
-	}
+	_, _ = s.poll(known.current.generation)
 	signal(s.changed)
 }
