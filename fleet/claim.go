@@ -74,7 +74,7 @@ func (s *KeySource) claim(generation int64) (claimReply, error) {
 	if time.Now().Before(known.failedUntil) {
 		return claimReply{}, known.failure
 	}
-	letsOthersFirst := time.Now().Before(known.own.claimsAt)
+	letsOthersFirst := time.Now().Before(known.claimsAt)
 	reply, err := s.runClaim(generation, !letsOthersFirst)
 	switch {
 	case err != nil:

@@ -26,7 +26,12 @@ type knowledge struct {
 	claimed     int64     // generation of the last fetch of this replica; 0 if there is none
 	failure     error     // of the last fetch, in any replica, if it failed
 	failedUntil time.Time // calls return failure until then; zero without one
-	own         ownFetches
+
+	// The fetches of this replica. After a fetch that did not help, it lets other replicas fetch first: its
+	// clock may be wrong, or its network.
+	helped   time.Time // when the last one returned a key; zero if it did not help
+	misses   int       // fetches in a row that did not help
+	claimsAt time.Time // this replica claims no fetch before
 }
 
 // hasNewer reports whether the current record has a valid key and a greater generation.
@@ -50,7 +55,7 @@ func (k knowledge) hasUsable(d time.Duration) bool {
 // fetched: their clock or their network may be at fault.
 func (k knowledge) mayClaimAt() time.Time {
 	isExpiring := k.current.generation > 0 && !k.isRejected(k.current.generation)
-	hasHelped := !k.own.helped.IsZero()
+	hasHelped := !k.helped.IsZero()
 	if isExpiring && !hasHelped {
 		return time.Now().Add(standby)
 	}
@@ -86,18 +91,21 @@ func (s *keyState) reject(key string) {
 	}
 	s.rejected = s.current.generation
 	isOwn := s.rejected == s.claimed
-	isSoon := time.Since(s.own.helped) < s.minInterval
+	isSoon := time.Since(s.helped) < s.minInterval
 	if isOwn && isSoon {
-		s.own.miss(s.minInterval, s.minInterval)
+		s.miss(s.minInterval)
 	}
 }
 
-// beginFetch records that the store granted a fetch to this replica.
+// beginFetch records that the store granted a fetch to this replica. If the last one helped, the next delay is
+// the shortest.
 func (s *keyState) beginFetch(generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.claimed = generation
-	s.own.begin()
+	if !s.helped.IsZero() {
+		s.misses = 0
+	}
 }
 
 // endFetch records the end of a fetch of this replica. wait is how long no replica may fetch after it.
@@ -105,10 +113,19 @@ func (s *keyState) endFetch(state string, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state == stateDone {
-		s.own.helped = time.Now()
+		s.helped = time.Now()
 	} else {
-		s.own.miss(wait, s.minInterval)
+		s.miss(wait)
 	}
+}
+
+// miss records, with mu held, a fetch that did not help. Other replicas may fetch after wait, and this one
+// later, by 1, 2, 4, 8, 10, 10 and so on × MinInterval.
+func (s *keyState) miss(wait time.Duration) {
+	delay := min(s.minInterval<<min(s.misses, 4), 10*s.minInterval)
+	s.misses++
+	s.helped = time.Time{}
+	s.claimsAt = time.Now().Add(wait + delay)
 }
 
 // fail records a fetch that failed. Calls return its error until the next fetch may begin.
@@ -116,31 +133,4 @@ func (s *keyState) fail(failure error, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure, s.failedUntil = failure, until
-}
-
-// ownFetches says when this replica may fetch. After a fetch that did not help, it lets other
-// replicas fetch first: its clock may be wrong, or its network.
-type ownFetches struct {
-	helped   time.Time // when the last one returned a key; zero if it did not help
-	misses   int       // fetches in a row that did not help
-	claimsAt time.Time // this replica claims no fetch before
-}
-
-// begin records the claim of a fetch. If the last one helped, the next delay is the shortest.
-func (f *ownFetches) begin() {
-	if !f.helped.IsZero() {
-		f.misses = 0
-	}
-}
-
-// miss records a fetch that did not help. Other replicas may fetch after wait, and this one later,
-// by 1, 2, 4, 8, 10, 10 and so on × MinInterval.
-func (f *ownFetches) miss(wait, minInterval time.Duration) {
-	delay := 10 * minInterval
-	if f.misses < 4 {
-		delay = minInterval << f.misses
-	}
-	f.misses++
-	f.helped = time.Time{}
-	f.claimsAt = time.Now().Add(wait + delay)
 }
