@@ -201,17 +201,14 @@ type service struct {
 	fetchTime atomic.Int64 // how long issuing a key takes
 	failing   atomic.Bool  // issuing fails
 	fixed     atomic.Bool  // the same key is always issued
-	validity  atomic.Int64 // of a key; 0 for no expiry
 
 	rejectedAgent string // the User-Agent of a replica whose keys are all rejected
 
 	mu       sync.Mutex
 	key      string
-	expires  time.Time // zero for never
 	issued   []time.Time
 	rejected int
 	arrivals []time.Time // of calls
-	accepted []time.Time // of the calls that were not rejected
 }
 
 func newService(t testing.TB) *service {
@@ -238,10 +235,7 @@ func (s *service) issue(w http.ResponseWriter, _ *http.Request) {
 		n = 0
 	}
 	s.mu.Lock()
-	s.key, s.expires = fmt.Sprintf("secret-key-%d", n), time.Time{}
-	if validity := s.validity.Load(); validity > 0 {
-		s.expires = time.Now().Add(time.Duration(validity))
-	}
+	s.key = fmt.Sprintf("secret-key-%d", n)
 	_, _ = io.WriteString(w, s.key)
 	s.mu.Unlock()
 }
@@ -250,12 +244,9 @@ func (s *service) list(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	s.mu.Lock()
 	s.arrivals = append(s.arrivals, time.Now())
-	hasExpired := !s.expires.IsZero() && !time.Now().Before(s.expires)
-	isCurrent := r.Header.Get("access-key") == s.key && !hasExpired
+	isCurrent := r.Header.Get("access-key") == s.key
 	ok := isCurrent && (s.rejectedAgent == "" || r.UserAgent() != s.rejectedAgent)
-	if ok {
-		s.accepted = append(s.accepted, time.Now())
-	} else {
+	if !ok {
 		s.rejected++
 	}
 	s.mu.Unlock()
@@ -290,7 +281,7 @@ func (s *service) reset() (arrivals []time.Time, rejected int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	arrivals, rejected = s.arrivals, s.rejected
-	s.arrivals, s.accepted, s.rejected = nil, nil, 0
+	s.arrivals, s.rejected = nil, 0
 	return arrivals, rejected
 }
 
@@ -301,10 +292,7 @@ type config struct {
 	OwnKey                    bool // the replica fetches its own key, without fleet
 	FetchTimeout, MinInterval time.Duration
 	Early, Validity           time.Duration // of a key
-	ClockAhead                time.Duration // of the clock that a fetch reads: the key expires earlier by that
-	BrokenFetch               bool          // each fetch fails, without a request
 	Hold                      string        // a fetch ignores its context and lasts until this file exists
-	Pause                     time.Duration // between the calls of a caller; 0 for 10 ms, or none with a Rate
 	Encrypt                   bool
 	Rate, Burst               int // Rate is per second; 0 for no limiter
 	Fallback                  float64
@@ -411,9 +399,6 @@ func doAll(replicas []*replica, format string, args ...any) result {
 
 // fetch obtains a key from the service.
 func (c config) fetch(ctx context.Context) (string, time.Time, error) {
-	if c.BrokenFetch {
-		return "", time.Time{}, errors.New("broken")
-	}
 	if c.Hold != "" {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -441,7 +426,7 @@ func (c config) fetch(ctx context.Context) (string, time.Time, error) {
 	}
 	var expires time.Time
 	if c.Validity > 0 {
-		expires = time.Now().Add(c.Validity - c.ClockAhead)
+		expires = time.Now().Add(c.Validity)
 	}
 	return string(key), expires, nil
 }
@@ -580,7 +565,7 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 				if errors.Is(err, fleet.ErrBudgetExceeded) {
 					time.Sleep(100 * time.Millisecond) // the error comes immediately: avoid a busy loop
 				} else if d > 0 && (err != nil || c.Rate == 0) {
-					time.Sleep(cmp.Or(c.Pause, 10*time.Millisecond))
+					time.Sleep(10 * time.Millisecond)
 				}
 			}
 		})
