@@ -289,7 +289,6 @@ func (s *service) reset() (arrivals []time.Time, rejected int) {
 // defaults of fleet.
 type config struct {
 	Redis, Service, UserAgent string
-	OwnKey                    bool // the replica fetches its own key, without fleet
 	FetchTimeout, MinInterval time.Duration
 	Early, Validity           time.Duration // of a key
 	Hold                      string        // a fetch ignores its context and lasts until this file exists
@@ -453,7 +452,6 @@ func runReplica(text string) {
 type openReplica struct {
 	config config
 	source *fleet.KeySource
-	keys   msgpush.AccessKeySource // source, unless the replica has its own key
 	client *msgpush.Client
 }
 
@@ -473,12 +471,9 @@ func (c config) open() *openReplica {
 	if err != nil {
 		panic(err)
 	}
-	o := &openReplica{config: c, source: source, keys: source}
-	if c.OwnKey {
-		o.keys = msgpush.CachedAccessKey(c.fetch, msgpush.AccessKeyCacheOptions{Early: c.Early})
-	}
+	o := &openReplica{config: c, source: source}
 	opts := []msgpush.Option{
-		msgpush.WithAccessKeySource(o.keys),
+		msgpush.WithAccessKeySource(source),
 		msgpush.WithRejectedKeyCodes(401),
 		msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}), // so that failures are seen
 	}
@@ -515,10 +510,10 @@ func (o *openReplica) do(words []string) (res result) {
 		d, _ := time.ParseDuration(words[2])
 		return o.config.call(o.client, callers, d)
 	case "background": // begins to obtain a key
-		go o.keys.AccessKey(context.Background(), "")
+		go o.source.AccessKey(context.Background(), "")
 	case "key": // or "key REJECTED"
 		rejected := strings.Join(words[1:], "")
-		key, err := o.keys.AccessKey(context.Background(), rejected)
+		key, err := o.source.AccessKey(context.Background(), rejected)
 		res.Key = key
 		if err != nil {
 			res.Text = err.Error()
@@ -526,7 +521,7 @@ func (o *openReplica) do(words []string) (res result) {
 	case "keys": // N: gets the key N times
 		n, _ := strconv.Atoi(words[1])
 		for range n {
-			_, _ = o.keys.AccessKey(context.Background(), "")
+			_, _ = o.source.AccessKey(context.Background(), "")
 		}
 	case "close":
 		_ = o.source.Close()

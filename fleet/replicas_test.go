@@ -25,17 +25,6 @@ import (
 
 // The tests of this file use a real redis-server. In most of them, replicas are processes.
 
-func TestReplicasWithTheirOwnKeysInvalidateEachOther(t *testing.T) {
-	rdb, service := startRedis(t), newService(t)
-	replicas := startReplicas(t, 20, config{Redis: rdb.addr, Service: service.URL, OwnKey: true})
-	sum := doAll(replicas, "call 5 2s")
-	_, rejected := service.reset()
-	t.Logf("without fleet, 20 replicas of 5 callers, 2 s: %d fetches, %d of %d calls failed, %d requests rejected",
-		service.issues(), sum.Failed, sum.OK+sum.Failed, rejected)
-	assert.Greater(t, service.issues(), 20)
-	assert.Positive(t, sum.Failed)
-}
-
 func TestOneFetchForAllReplicas(t *testing.T) {
 	const replicas, callers = 20, 50
 	start := func(t *testing.T) ([]*replica, *service) {
