@@ -4,7 +4,6 @@ package fleet_test
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -200,7 +199,6 @@ type service struct {
 	*httptest.Server
 	fetchTime atomic.Int64 // how long issuing a key takes
 	failing   atomic.Bool  // issuing fails
-	fixed     atomic.Bool  // the same key is always issued
 
 	rejectedAgent string // the User-Agent of a replica whose keys are all rejected
 
@@ -230,9 +228,6 @@ func (s *service) issue(w http.ResponseWriter, _ *http.Request) {
 	if s.failing.Load() {
 		http.Error(w, "failing", http.StatusServiceUnavailable)
 		return
-	}
-	if s.fixed.Load() {
-		n = 0
 	}
 	s.mu.Lock()
 	s.key = fmt.Sprintf("secret-key-%d", n)
@@ -295,7 +290,6 @@ type config struct {
 	Encrypt                   bool
 	Rate, Burst               int // Rate is per second; 0 for no limiter
 	Fallback                  float64
-	CallTimeout               time.Duration
 	Cluster                   bool   // Redis is the address of a node
 	Sentinel                  string // an address; if set, Redis is ignored
 }
@@ -540,7 +534,7 @@ func (c config) call(client *msgpush.Client, callers int, d time.Duration) resul
 	for range callers {
 		wg.Go(func() {
 			for first := true; first || time.Since(start) < d; first = false {
-				ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(c.CallTimeout, time.Minute))
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				begin := time.Now()
 				_, err := client.ForwardRuleList(ctx, msgpush.PageRequest{})
 				elapsed := time.Since(begin)

@@ -77,19 +77,6 @@ func TestOneFetchForAllReplicas(t *testing.T) {
 	})
 }
 
-func TestAnnouncedKeyIsAdopted(t *testing.T) {
-	rdb, service := startRedis(t), newService(t)
-	replicas := startReplicas(t, 2, config{Redis: rdb.addr, Service: service.URL})
-	for _, r := range replicas {
-		require.Equal(t, "secret-key-1", r.do("key").Key)
-	}
-	require.Equal(t, "secret-key-2", replicas[0].do("key secret-key-1").Key)
-	await(t, 5*time.Second, "the other replica has the new key before its own is rejected", func() bool {
-		return replicas[1].do("key").Key == "secret-key-2"
-	})
-	assert.Equal(t, 2, service.issues())
-}
-
 func TestExpiringKeyIsReplacedEarlyByOneFetch(t *testing.T) {
 	rdb, service := startRedis(t), newService(t)
 	replicas := startReplicas(t, 5, config{
@@ -104,16 +91,6 @@ func TestExpiringKeyIsReplacedEarlyByOneFetch(t *testing.T) {
 	assert.Zero(t, sum.Failed, sum.Errors)
 	assert.Equal(t, 3, service.issues(), "at 0, 1 and 2 s")
 	t.Logf("keys replaced early: %d fetches in 2.5 s, %d of %d requests rejected", service.issues(), rejected, sum.OK)
-}
-
-func TestExpiryIsStoredOnTheClockOfTheStore(t *testing.T) {
-	rdb, service := startRedis(t), newService(t)
-	replica := startReplica(t, config{Redis: rdb.addr, Service: service.URL, Validity: 10 * time.Second})
-	replica.do("key")
-	now := rdb.Time(t.Context()).Val()
-	expires, err := rdb.HGet(t.Context(), redisKey, "exp").Int64()
-	require.NoError(t, err)
-	assert.InDelta(t, 10, time.UnixMilli(expires).Sub(now).Seconds(), 1)
 }
 
 func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
@@ -259,26 +236,6 @@ func TestFailedFetchesAreRetriedAtLongerIntervals(t *testing.T) {
 	service.failing.Store(false)
 	await(t, 20*time.Second, "the service issues keys again",
 		func() bool { return doAll(replicas[:1], "call 1 0s").OK == 1 })
-}
-
-func TestSameKeyIssuedAgainIsFetchedAtLongerIntervals(t *testing.T) {
-	rdb, service := startRedis(t), newService(t)
-	service.fixed.Store(true)
-	service.rejectedAgent = "rejected"
-	const minInterval = 200 * time.Millisecond
-	replicas := startReplicas(t, 5, config{
-		Redis:       rdb.addr,
-		Service:     service.URL,
-		UserAgent:   "rejected",
-		MinInterval: minInterval,
-	})
-	begin := time.Now()
-	sum := doAll(replicas, "call 5 2s")
-	elapsed := time.Since(begin)
-	assert.Zero(t, sum.OK)
-	t.Logf("the same key issued again and always rejected, MinInterval %v: %d fetches in %v", minInterval,
-		service.issues(), elapsed)
-	assert.LessOrEqual(t, service.issues(), maxFetches(elapsed, minInterval, 4*minInterval))
 }
 
 func TestRejectedKeysOfOneReplicaDoNotAffectOthers(t *testing.T) {
@@ -536,25 +493,6 @@ func TestReplicasShareOneBudget(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestCallsThatWouldMissTheirDeadlineTakeNoSlots(t *testing.T) {
-	rdb, service := startRedis(t), newService(t)
-	replicas := startReplicas(t, 20, config{
-		Redis:       rdb.addr,
-		Service:     service.URL,
-		Rate:        200,
-		Burst:       1,
-		CallTimeout: 500 * time.Millisecond,
-	})
-	doAll(replicas, "call 1 0s")
-	service.reset()
-	begin := time.Now()
-	sum := doAll(replicas, "call %d 4s", 50)
-	perSecond := float64(sum.OK) / time.Since(begin).Seconds()
-	t.Logf("%d callers with deadlines of 500 ms, budget %d/s: %.0f/s successful", 1000, 200, perSecond)
-	assert.Greater(t, perSecond, 80.0)
-	assert.Contains(t, fmt.Sprint(sum.Errors), "fleet: request budget exceeded")
 }
 
 func TestSlotsOfSuspendedReplicaAreDiscarded(t *testing.T) {
