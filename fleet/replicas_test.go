@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -94,45 +93,22 @@ func TestExpiringKeyIsReplacedEarlyByOneFetch(t *testing.T) {
 }
 
 func TestReplicaKilledInFetchIsReplaced(t *testing.T) {
-	for name, prepare := range map[string]func(*testing.T, *redisServer){
-		"empty store":             func(*testing.T, *redisServer) {},
-		"1 million expiring keys": addExpiringKeys,
-	} {
-		t.Run(name, func(t *testing.T) {
-			rdb, service := startRedis(t, "--hz", "1"), newService(t)
-			prepare(t, rdb)
-			c := config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second}
-			others := startReplicas(t, 3, c)
-			c.Hold = "/nonexistent"
-			dead := startReplica(t, c)
-			dead.begin("key")
-			await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
-			begin := time.Now()
-			dead.kill()
-			sum := doAll(others, "call 10 0s")
-			t.Logf("killed in a fetch with a FetchTimeout of 1 s: the others waited %v", sum.Longest)
-			assert.Zero(t, sum.Failed, sum.Errors)
-			assert.Equal(t, 2, service.issues())
-			service.mu.Lock()
-			assert.Less(t, service.issued[1].Sub(begin), 2*time.Second+900*time.Millisecond, "FetchTimeout + 1 s")
-			service.mu.Unlock()
-		})
-	}
-}
-
-// addExpiringKeys adds 1 million keys that expire after 1.5 to 2.5 seconds.
-func addExpiringKeys(t *testing.T, rdb *redisServer) {
-	t.Helper()
-	add := redis.NewScript(`
-		for i = 1, 100000 do
-			redis.call('SET', KEYS[1] .. ARGV[1] .. ':' .. i, 'x', 'PX', 1500 + i % 1000)
-		end
-		return {1}`)
-	patient := redis.NewClient(&redis.Options{Addr: rdb.addr, ReadTimeout: time.Minute})
-	defer patient.Close()
-	for n := range 10 {
-		require.NoError(t, add.Run(t.Context(), patient, []string{"fill"}, n).Err())
-	}
+	rdb, service := startRedis(t), newService(t)
+	c := config{Redis: rdb.addr, Service: service.URL, FetchTimeout: time.Second}
+	others := startReplicas(t, 3, c)
+	c.Hold = "/nonexistent"
+	dead := startReplica(t, c)
+	dead.begin("key")
+	await(t, 5*time.Second, "the fetch begins", func() bool { return service.issues() == 1 })
+	begin := time.Now()
+	dead.kill()
+	sum := doAll(others, "call 10 0s")
+	t.Logf("killed in a fetch with a FetchTimeout of 1 s: the others waited %v", sum.Longest)
+	assert.Zero(t, sum.Failed, sum.Errors)
+	assert.Equal(t, 2, service.issues())
+	service.mu.Lock()
+	defer service.mu.Unlock()
+	assert.Less(t, service.issued[1].Sub(begin), 2*time.Second+900*time.Millisecond, "FetchTimeout + 1 s")
 }
 
 func TestKeyOfSuspendedReplicaIsDiscarded(t *testing.T) {
