@@ -202,11 +202,6 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 		{"empty key", fetchOf("", never, nil), "the returned key is empty"},
 		{"expired key", fetchOf("secret-key", time.Unix(0, 0), nil), hasExpired},
 		{"line break in the key", fetchOf("secret-key\n", never, nil), "the returned key has a control character .*"},
-		{"space after the key", fetchOf("secret-key ", never, nil), "the returned key begins or ends with a space.*"},
-		{
-			"byte order mark before the key", fetchOf("\ufeffsecret-key", never, nil),
-			"the returned key has an invisible character .*",
-		},
 		{"call of Goexit, as t.FailNow makes", exits, "it did not return"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

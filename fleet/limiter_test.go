@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,26 +61,6 @@ func newGate(t *testing.T, c fleet.LimiterConfig) (*fleet.Limiter, *gate, *redis
 	g := &gate{entered: make(chan struct{}, 100), opened: make(chan struct{})}
 	rdb.AddHook(g)
 	return limiter, g, rdb
-}
-
-func TestOneCommandTakesTheSlotsOfAllWaitingCalls(t *testing.T) {
-	limiter, g, _ := newGate(t, fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1000})
-	const calls = 100
-	var wg sync.WaitGroup
-	var begun atomic.Int64
-	for range calls {
-		wg.Go(func() {
-			begun.Add(1)
-			assert.NoError(t, limiter.Wait(t.Context()))
-		})
-	}
-	<-g.entered
-	require.Eventually(t, func() bool { return begun.Load() == calls }, 10*time.Second, time.Millisecond)
-	time.Sleep(50 * time.Millisecond) // in which the calls that have begun wait for a slot
-	close(g.opened)
-	wg.Wait()
-	assert.Equal(t, int64(1), g.maximum.Load(), "commands in flight")
-	assert.Less(t, g.total.Load(), int64(calls/2))
 }
 
 func TestCancelledCallDoesNotAffectTheOthersOfItsCommand(t *testing.T) {
