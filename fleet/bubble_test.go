@@ -66,8 +66,7 @@ func TestSlotsOfCancelledCallsAreUsedByOthers(t *testing.T) {
 		store := newStore(t)
 		var limiters []*fleet.Limiter
 		for range replicas {
-			limiter, err := fleet.NewLimiter(connect(t, store), fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
-			require.NoError(t, err)
+			limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
 			limiters = append(limiters, limiter)
 		}
 		var calls sync.WaitGroup
@@ -110,9 +109,8 @@ func TestSlotsOfCancelledCallsAreUsedByOthers(t *testing.T) {
 
 func TestCallsMoveUpWhenOthersAreCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := fleet.NewLimiter(connect(t, newStore(t)),
+		limiter := newLimiter(t, connect(t, newStore(t)),
 			fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
-		require.NoError(t, err)
 		var served atomic.Int64
 		var calls sync.WaitGroup
 		for i := range 100 {
@@ -137,9 +135,8 @@ func TestCallsMoveUpWhenOthersAreCancelled(t *testing.T) {
 
 func TestStatsCountSlotsBySource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := fleet.NewLimiter(connect(t, newStore(t)),
+		limiter := newLimiter(t, connect(t, newStore(t)),
 			fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
-		require.NoError(t, err)
 		assert.Zero(t, limiter.Stats())
 		require.NoError(t, limiter.Wait(t.Context()))
 		assert.Equal(t, fleet.LimiterStats{FromStore: 1}, limiter.Stats())
@@ -182,8 +179,7 @@ func TestCommandTakesSlotsOfAtMost10000Calls(t *testing.T) {
 		rdb := connect(t, newStore(t))
 		sizes := &commandSizes{}
 		rdb.AddHook(sizes)
-		limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 10_000, Per: time.Second})
-		require.NoError(t, err)
+		limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10_000, Per: time.Second})
 		var all sync.WaitGroup
 		for i := range calls {
 			all.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
@@ -229,12 +225,11 @@ func TestPingEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
 		rdb.AddHook(new(slowStore))
-		limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
-		require.NoError(t, err)
+		limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
-		err = limiter.Ping(ctx)
+		err := limiter.Ping(ctx)
 		require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Equal(t, 50*time.Millisecond, time.Since(begin))
@@ -257,9 +252,7 @@ func TestAnnouncedKeyIsUsedWithoutAnotherFetch(t *testing.T) {
 		const rounds = 500
 		for n := range rounds {
 			for _, source := range sources {
-				key, err := source.AccessKey(t.Context(), fmt.Sprint("key-", n))
-				require.NoError(t, err)
-				require.Equal(t, fmt.Sprint("key-", n+1), key)
+				require.Equal(t, fmt.Sprint("key-", n+1), accessKey(t, source, fmt.Sprint("key-", n)))
 			}
 			time.Sleep(time.Minute) // so that the rejection is not soon after the fetch
 		}
@@ -326,8 +319,6 @@ func TestHangingFetchPollsTheStoreSeldom(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Less(t, hook.total.Load(), int64(60), "scripts in 10 s")
 		time.Sleep(time.Minute) // until the fetch has ended
-		key, err := sources[0].AccessKey(t.Context(), "")
-		require.NoError(t, err)
-		assert.Equal(t, "late-key", key)
+		assert.Equal(t, "late-key", accessKey(t, sources[0], ""))
 	})
 }

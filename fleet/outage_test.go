@@ -66,8 +66,7 @@ func TestCloseWaitsForTheGoroutinesOfTheSubscription(t *testing.T) {
 	}
 	rdb, before := startRedis(t), watching()
 	source := newNumberedSource(t, rdb.Client, new(atomic.Int64))
-	_, err := source.AccessKey(t.Context(), "")
-	require.NoError(t, err)
+	accessKey(t, source, "")
 	await(t, 5*time.Second, "the subscription", func() bool { return watching() > before })
 	require.NoError(t, rdb.Close()) // so that Close itself takes no time
 	require.NoError(t, source.Close())
@@ -190,9 +189,8 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 
 func TestFallbackServesWhileWritesAreRejected(t *testing.T) {
 	rdb := startRedis(t)
-	limiter, err := fleet.NewLimiter(rdb,
+	limiter := newLimiter(t, rdb,
 		fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Fallback: rate.NewLimiter(100, 1)})
-	require.NoError(t, err)
 	require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -217,8 +215,7 @@ func TestFallbackServesWhileWritesAreRejected(t *testing.T) {
 
 func TestFullMemoryIsNoOutage(t *testing.T) {
 	rdb := startRedis(t, "--maxmemory-policy", "noeviction")
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
-	require.NoError(t, err)
+	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	require.ErrorContains(t, rdb.Set(t.Context(), "other", "value", 0).Err(), "OOM")
 	for range 3 {
@@ -326,9 +323,8 @@ func TestWaitForAConnectionIsNoOutage(t *testing.T) {
 	via.set(20*time.Millisecond, nil)
 	client := redis.NewClient(&redis.Options{Addr: via.addr, ContextTimeoutEnabled: true, PoolSize: 1})
 	defer client.Close()
-	limiter, err := fleet.NewLimiter(client,
+	limiter := newLimiter(t, client,
 		fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
-	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for range 1000 {
 		wg.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
@@ -387,11 +383,9 @@ func TestPingTestsTheSubscription(t *testing.T) {
 func TestPingOfALimiterChangesNoSlot(t *testing.T) {
 	rdb := startRedis(t)
 	cfg := fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second}
-	limiter, err := fleet.NewLimiter(rdb, cfg)
-	require.NoError(t, err)
+	limiter := newLimiter(t, rdb, cfg)
 	cfg.Burst = 1000
-	other, err := fleet.NewLimiter(rdb, cfg)
-	require.NoError(t, err)
+	other := newLimiter(t, rdb, cfg)
 	require.NoError(t, other.Wait(t.Context()))
 	before := rdb.Get(t.Context(), rateKey).Val()
 	require.NotEmpty(t, before)
@@ -402,8 +396,7 @@ func TestPingOfALimiterChangesNoSlot(t *testing.T) {
 func TestPingTestsThePermissions(t *testing.T) {
 	rdb := startRedis(t)
 	client := connectAsUser(t, rdb)
-	limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
-	require.NoError(t, err)
+	limiter := newLimiter(t, client, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 	source := newSource(t, client, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
 	for command, ping := range map[string]func(context.Context) error{"set": limiter.Ping, "hmget": source.Ping} {
 		require.NoError(t, ping(t.Context()))
@@ -439,17 +432,14 @@ func useStore(t *testing.T, client redis.UniversalClient) {
 	var fetches atomic.Int64
 	one, other := newNumberedSource(t, client, &fetches), newNumberedSource(t, client, &fetches)
 	for _, source := range []*fleet.KeySource{one, other} {
-		_, err := source.AccessKey(t.Context(), "")
-		require.NoError(t, err)
+		accessKey(t, source, "")
 	}
-	_, err := one.AccessKey(t.Context(), "key-1")
-	require.NoError(t, err)
+	accessKey(t, one, "key-1")
 	await(t, 5*time.Second, "the announcement", func() bool {
 		key, err := other.AccessKey(t.Context(), "")
 		return err == nil && key == "key-2"
 	})
-	limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
-	require.NoError(t, err)
+	limiter := newLimiter(t, client, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.NoError(t, one.Close())
 	require.NoError(t, one.Ping(t.Context()))
@@ -496,11 +486,8 @@ func TestPingTestsTheStore(t *testing.T) {
 			rdb := startRedis(t)
 			client := config{Redis: rdb.addr}.newClient()
 			defer client.Close()
-			source, err := fleet.NewKeySource(client, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
-			require.NoError(t, err)
-			defer source.Close()
-			limiter, err := fleet.NewLimiter(client, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
-			require.NoError(t, err)
+			source := newSource(t, client, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+			limiter := newLimiter(t, client, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 			tt.fault(rdb)
 			require.ErrorIs(t, source.Ping(t.Context()), fleet.ErrStoreUnavailable)
 			require.ErrorIs(t, limiter.Ping(t.Context()), fleet.ErrStoreUnavailable)
@@ -508,7 +495,7 @@ func TestPingTestsTheStore(t *testing.T) {
 			await(t, 5*time.Second, "the store responds", func() bool {
 				return source.Ping(t.Context()) == nil && limiter.Ping(t.Context()) == nil
 			})
-			_, err = source.AccessKey(t.Context(), "")
+			_, err := source.AccessKey(t.Context(), "")
 			require.NoError(t, err, "a probe that succeeds ends the outage")
 		})
 	}
@@ -516,11 +503,8 @@ func TestPingTestsTheStore(t *testing.T) {
 
 func TestStateOfTheStoreIsVisible(t *testing.T) {
 	rdb := startRedis(t)
-	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
-	require.NoError(t, err)
-	defer source.Close()
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
-	require.NoError(t, err)
+	source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 	require.Zero(t, limiter.Queue())
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -530,8 +514,7 @@ func TestStateOfTheStoreIsVisible(t *testing.T) {
 	await(t, 5*time.Second, "a queue of 3 s", func() bool { return limiter.Queue() > 2500*time.Millisecond })
 	cancel()
 	wg.Wait()
-	_, err = source.AccessKey(t.Context(), "")
-	require.NoError(t, err)
+	accessKey(t, source, "")
 	fields := rdb.HMGet(t.Context(), redisKey, "claim", "claimer", "state").Val()
 	assert.Len(t, fields, 3)
 	assert.NotContains(t, fields, nil)

@@ -313,8 +313,7 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 	rdb := startRedis(t)
 	hook := &countingHook{}
 	rdb.AddHook(hook)
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
-	require.NoError(t, err)
+	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, limiter.Wait(t.Context()))
 	rdb.signal(syscall.SIGSTOP)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -355,8 +354,7 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 
 func TestCancelledCallDoesNotMakeTheStoreUnavailable(t *testing.T) {
 	rdb := startRedis(t)
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
-	require.NoError(t, err)
+	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.NoError(t, rdb.Do(t.Context(), "CLIENT", "PAUSE", 300).Err())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -387,12 +385,9 @@ func TestColdStartOf200Replicas(t *testing.T) {
 	for range replicas {
 		client := c.newClient()
 		defer client.Close()
-		source, err := fleet.NewKeySource(client, fleet.KeyConfig{Name: "acme", Fetch: c.fetch})
-		require.NoError(t, err)
-		defer source.Close()
-		limiter, err := fleet.NewLimiter(client,
+		source := newSource(t, client, fleet.KeyConfig{Name: "acme", Fetch: c.fetch})
+		limiter := newLimiter(t, client,
 			fleet.LimiterConfig{Name: "acme", Rate: perSecond, Per: time.Second, Burst: burst})
-		require.NoError(t, err)
 		for range callers {
 			wg.Go(func() {
 				for time.Since(begin) < duration {
@@ -544,13 +539,10 @@ func TestEncryptedKeyIsNotReadable(t *testing.T) {
 // Redis quotes the arguments of a command that is disabled.
 func TestErrorOfDisabledCommandHasNoKey(t *testing.T) {
 	rdb := startRedis(t, "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
-	source, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
-	require.NoError(t, err)
-	defer source.Close()
-	_, err = source.AccessKey(t.Context(), "")
+	source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+	_, err := source.AccessKey(t.Context(), "")
 	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
-	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
-	require.NoError(t, err)
+	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 	err = limiter.Wait(t.Context())
 	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
 	assert.Regexp(t, `^fleet: store unavailable: ERR unknown command 'evalsha'$`, err.Error())
