@@ -162,13 +162,12 @@ func TestEachCallOfOneCallerCostsOneCommand(t *testing.T) {
 	const calls = 1000
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
-		hook := new(countingHook)
-		rdb.AddHook(hook)
+		scripts := countScripts(rdb)
 		limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
 		for range calls {
 			require.NoError(t, limiter.Wait(t.Context()))
 		}
-		assert.EqualValues(t, calls, hook.total.Load())
+		assert.EqualValues(t, calls, scripts.total.Load())
 	})
 }
 
@@ -177,8 +176,13 @@ func TestCommandTakesSlotsOfAtMost10000Calls(t *testing.T) {
 	const calls = 25_000
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
-		sizes := &commandSizes{}
-		rdb.AddHook(sizes)
+		var sizes []int // calls of each command
+		rdb.AddHook(onScript(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			time.Sleep(time.Millisecond)
+			const others = 4 + 3 // evalsha, digest, the number of keys, the key; interval, Burst and the last slot
+			sizes = append(sizes, len(cmd.Args())-others)
+			return next(ctx, cmd)
+		}))
 		limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10_000, Per: time.Second})
 		var all sync.WaitGroup
 		for i := range calls {
@@ -188,43 +192,17 @@ func TestCommandTakesSlotsOfAtMost10000Calls(t *testing.T) {
 			}
 		}
 		all.Wait()
-		assert.Equal(t, []int{1, 10_000, 10_000, 4_999}, sizes.calls)
+		assert.Equal(t, []int{1, 10_000, 10_000, 4_999}, sizes)
 	})
-}
-
-// commandSizes records the number of calls of each command.
-type commandSizes struct {
-	countingHook
-	calls []int
-}
-
-func (h *commandSizes) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" {
-			time.Sleep(time.Millisecond)
-			const others = 4 + 3 // evalsha, digest, the number of keys, the key; interval, Burst and the last slot
-			h.calls = append(h.calls, len(cmd.Args())-others)
-		}
-		return next(ctx, cmd)
-	}
-}
-
-// A slowStore replies late to scripts.
-type slowStore struct{ countingHook }
-
-func (*slowStore) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" {
-			time.Sleep(200 * time.Millisecond)
-		}
-		return next(ctx, cmd)
-	}
 }
 
 func TestPingEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
-		rdb.AddHook(new(slowStore))
+		rdb.AddHook(onScript(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			time.Sleep(200 * time.Millisecond)
+			return next(ctx, cmd)
+		}))
 		limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -265,8 +243,7 @@ func TestClosedSourceDoesNotRetryToStoreItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		rdb := connect(t, store)
-		hook := new(countingHook)
-		rdb.AddHook(hook)
+		scripts := countScripts(rdb)
 		source := newSource(t, rdb, fleet.KeyConfig{
 			Name: "acme",
 			Fetch: func(context.Context) (string, time.Time, error) {
@@ -275,27 +252,26 @@ func TestClosedSourceDoesNotRetryToStoreItsKey(t *testing.T) {
 			},
 		})
 		require.Equal(t, "secret-key", accessKey(t, source, ""))
-		begun := hook.total.Load()
+		begun := scripts.total.Load()
 		time.Sleep(1100 * time.Millisecond) // between two retries
-		require.Greater(t, hook.total.Load(), begun, "retries before Close")
+		require.Greater(t, scripts.total.Load(), begun, "retries before Close")
 		require.NoError(t, source.Close())
 		synctest.Wait()
-		atClose := hook.total.Load()
+		atClose := scripts.total.Load()
 		time.Sleep(time.Minute)
-		assert.Equal(t, atClose, hook.total.Load())
+		assert.Equal(t, atClose, scripts.total.Load())
 	})
 }
 
 func TestCloseWithoutAClaimRunsNoScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
-		hook := new(countingHook)
-		rdb.AddHook(hook)
+		scripts := countScripts(rdb)
 		source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
 		synctest.Wait() // until the subscription has begun, which polls the store
-		begun := hook.total.Load()
+		begun := scripts.total.Load()
 		require.NoError(t, source.Close())
-		assert.Equal(t, begun, hook.total.Load())
+		assert.Equal(t, begun, scripts.total.Load())
 	})
 }
 
@@ -303,8 +279,7 @@ func TestCloseWithoutAClaimRunsNoScript(t *testing.T) {
 func TestHangingFetchPollsTheStoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
-		hook := new(countingHook)
-		rdb.AddHook(hook)
+		scripts := countScripts(rdb)
 		sources := newSources(t, 1, rdb, fleet.KeyConfig{
 			Name:         "acme",
 			FetchTimeout: time.Second,
@@ -317,7 +292,7 @@ func TestHangingFetchPollsTheStoreSeldom(t *testing.T) {
 		defer cancel()
 		_, err := sources[0].AccessKey(ctx, "")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Less(t, hook.total.Load(), int64(60), "scripts in 10 s")
+		assert.Less(t, scripts.total.Load(), int64(60), "scripts in 10 s")
 		time.Sleep(time.Minute) // until the fetch has ended
 		assert.Equal(t, "late-key", accessKey(t, sources[0], ""))
 	})

@@ -63,26 +63,37 @@ func newNumberedSource(t *testing.T, rdb redis.UniversalClient, fetches *atomic.
 	})
 }
 
-// countingHook counts the scripts that are sent to the store.
-type countingHook struct{ running, maximum, total atomic.Int64 }
+// An onScript is a hook of a client that runs scripts in place of next.
+type onScript func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 
-func (*countingHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (onScript) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (*countingHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (onScript) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (h *countingHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h onScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if cmd.Name() != "evalsha" { // such as the commands of a new connection
 			return next(ctx, cmd)
 		}
-		h.total.Add(1)
-		running := h.running.Add(1)
-		defer h.running.Add(-1)
-		for m := h.maximum.Load(); running > m && !h.maximum.CompareAndSwap(m, running); {
-			m = h.maximum.Load()
+		return h(ctx, cmd, next)
+	}
+}
+
+type scriptCounts struct{ running, maximum, total atomic.Int64 }
+
+// countScripts counts the scripts that are sent to the store.
+func countScripts(rdb redis.UniversalClient) *scriptCounts {
+	c := new(scriptCounts)
+	rdb.AddHook(onScript(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		c.total.Add(1)
+		running := c.running.Add(1)
+		defer c.running.Add(-1)
+		for m := c.maximum.Load(); running > m && !c.maximum.CompareAndSwap(m, running); {
+			m = c.maximum.Load()
 		}
 		return next(ctx, cmd)
-	}
+	}))
+	return c
 }

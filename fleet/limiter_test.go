@@ -37,19 +37,9 @@ func TestLimiterDoesNotWaitBeyondHalfOfTheDeadline(t *testing.T) {
 
 // A gate delays scripts until it is opened.
 type gate struct {
-	countingHook
+	*scriptCounts
 	entered chan struct{}
 	opened  chan struct{}
-}
-
-func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return g.countingHook.ProcessHook(func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" {
-			g.entered <- struct{}{}
-			<-g.opened
-		}
-		return next(ctx, cmd)
-	})
 }
 
 // newGate returns a limiter whose script is loaded and whose further scripts wait at the gate.
@@ -58,8 +48,12 @@ func newGate(t *testing.T, c fleet.LimiterConfig) (*fleet.Limiter, *gate, *redis
 	rdb := connect(t, newStore(t))
 	limiter := newLimiter(t, rdb, c)
 	require.NoError(t, limiter.Wait(t.Context()))
-	g := &gate{entered: make(chan struct{}, 100), opened: make(chan struct{})}
-	rdb.AddHook(g)
+	g := &gate{countScripts(rdb), make(chan struct{}, 100), make(chan struct{})}
+	rdb.AddHook(onScript(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		g.entered <- struct{}{}
+		<-g.opened
+		return next(ctx, cmd)
+	}))
 	return limiter, g, rdb
 }
 
@@ -246,8 +240,7 @@ func TestCallsThatWaitForFallbackTakeSlotsWhenTheStoreIsAvailable(t *testing.T) 
 		})
 		require.NoError(t, limiter.Wait(t.Context()))
 		store.SetError("MISCONF the store accepts no writes")
-		hook := new(countingHook)
-		rdb.AddHook(hook)
+		scripts := countScripts(rdb)
 		before := runtime.NumGoroutine()
 		var all sync.WaitGroup
 		for range calls {
@@ -255,7 +248,7 @@ func TestCallsThatWaitForFallbackTakeSlotsWhenTheStoreIsAvailable(t *testing.T) 
 		}
 		time.Sleep(outage)
 		assert.LessOrEqual(t, runtime.NumGoroutine()-before, calls+5, "a call that waits needs no goroutine")
-		assert.InDelta(t, int64(outage/(100*time.Millisecond)), hook.total.Load(), 10, "probes")
+		assert.InDelta(t, int64(outage/(100*time.Millisecond)), scripts.total.Load(), 10, "probes")
 		store.SetError("")
 		begin := time.Now()
 		all.Wait()

@@ -14,26 +14,6 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-// A heldStore holds scripts back while it is held. Then the scripts fail with err, if it is set.
-type heldStore struct {
-	countingHook
-	held chan struct{} // nil: not held; closed: no longer held
-	err  error
-}
-
-func (s *heldStore) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "evalsha" && s.held != nil {
-			<-s.held
-			if s.err != nil {
-				cmd.SetErr(s.err)
-				return s.err
-			}
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // The first call has a slot 1 s ahead. While the command of the second call is sent, the first call
 // is cancelled, and the second one moves up to its slot.
 func TestCallThatMovesUpIsIndependentOfItsCommand(t *testing.T) {
@@ -49,9 +29,19 @@ func TestCallThatMovesUpIsIndependentOfItsCommand(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &heldStore{err: tt.err}
 				rdb := connect(t, newStore(t))
-				rdb.AddHook(store)
+				var held chan struct{} // nil: not held; closed: no longer held
+				rdb.AddHook(onScript(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+					if held == nil {
+						return next(ctx, cmd)
+					}
+					<-held
+					if tt.err == nil {
+						return next(ctx, cmd)
+					}
+					cmd.SetErr(tt.err)
+					return tt.err
+				}))
 				limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 				require.NoError(t, limiter.Wait(t.Context()))
 				start := time.Now()
@@ -59,7 +49,7 @@ func TestCallThatMovesUpIsIndependentOfItsCommand(t *testing.T) {
 				go func() { assert.ErrorIs(t, limiter.Wait(first), context.Canceled) }()
 				synctest.Wait()
 
-				store.held = make(chan struct{})
+				held = make(chan struct{})
 				var err error
 				var end time.Duration
 				go func() {
@@ -71,7 +61,7 @@ func TestCallThatMovesUpIsIndependentOfItsCommand(t *testing.T) {
 				synctest.Wait()
 				cancel()
 				synctest.Wait()
-				close(store.held)
+				close(held)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if tt.want != nil {

@@ -311,8 +311,7 @@ func TestNewerKeyIsWrittenBackAfterAFailover(t *testing.T) {
 
 func TestOneProbeWhileStoreHangs(t *testing.T) {
 	rdb := startRedis(t)
-	hook := &countingHook{}
-	rdb.AddHook(hook)
+	scripts := countScripts(rdb)
 	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, limiter.Wait(t.Context()))
 	rdb.signal(syscall.SIGSTOP)
@@ -321,13 +320,13 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 	begin := time.Now()
 	require.ErrorIs(t, limiter.Wait(ctx), context.DeadlineExceeded)
 	assert.Less(t, time.Since(begin), 700*time.Millisecond, "the deadline of the call")
-	await(t, 2*time.Second, "the operation ends", func() bool { return hook.running.Load() == 0 })
+	await(t, 2*time.Second, "the operation ends", func() bool { return scripts.running.Load() == 0 })
 	time.Sleep(50 * time.Millisecond)
 	begin = time.Now()
 	require.ErrorIs(t, limiter.Wait(t.Context()), fleet.ErrStoreUnavailable)
 	require.Less(t, time.Since(begin), 200*time.Millisecond, "the call with a deadline detected it")
-	hook.maximum.Store(0)
-	hook.total.Store(0)
+	scripts.maximum.Store(0)
+	scripts.total.Store(0)
 	var longest time.Duration
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -342,14 +341,14 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	assert.LessOrEqual(t, hook.maximum.Load(), int64(1))
-	assert.LessOrEqual(t, hook.total.Load(), int64(4))
+	assert.LessOrEqual(t, scripts.maximum.Load(), int64(1))
+	assert.LessOrEqual(t, scripts.total.Load(), int64(4))
 	assert.Less(t, longest, 700*time.Millisecond, "no call waits for a probe, which takes 0.8 s")
 	rdb.signal(syscall.SIGCONT)
 	begin = time.Now()
 	await(t, 3*time.Second, "the limiter uses the store again", func() bool { return limiter.Wait(t.Context()) == nil })
 	t.Logf("store hangs: %d probes in 3 s, at most %d at a time, slowest call %v; in use %v after it is back",
-		hook.total.Load(), hook.maximum.Load(), longest, time.Since(begin))
+		scripts.total.Load(), scripts.maximum.Load(), longest, time.Since(begin))
 }
 
 func TestCancelledCallDoesNotMakeTheStoreUnavailable(t *testing.T) {

@@ -112,24 +112,6 @@ func runClock(t *testing.T, store *miniredis.Miniredis) (setOffset func(time.Dur
 	}
 }
 
-// surprisingReplies replaces the replies to scripts.
-type surprisingReplies struct {
-	countingHook
-	reply any
-}
-
-func (s *surprisingReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if c, ok := cmd.(*redis.Cmd); ok && cmd.Name() == "evalsha" {
-			c.SetErr(nil)
-			c.SetVal(s.reply)
-			return nil
-		}
-		return err
-	}
-}
-
 func TestUnexpectedReplyOfTheStoreIsAnError(t *testing.T) {
 	for name, reply := range map[string]any{
 		"nil":                               nil,
@@ -147,7 +129,10 @@ func TestUnexpectedReplyOfTheStoreIsAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := connect(t, newStore(t))
-			rdb.AddHook(&surprisingReplies{reply: reply})
+			rdb.AddHook(onScript(func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+				cmd.(*redis.Cmd).SetVal(reply)
+				return nil
+			}))
 			source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
 			limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
 			_, keyErr := source.AccessKey(t.Context(), "")
