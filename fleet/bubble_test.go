@@ -107,32 +107,6 @@ func TestSlotsOfCancelledCallsAreUsedByOthers(t *testing.T) {
 	})
 }
 
-func TestCallsMoveUpWhenOthersAreCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := newLimiter(t, connect(t, newStore(t)),
-			fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
-		var served atomic.Int64
-		var calls sync.WaitGroup
-		for i := range 100 {
-			patience := 50 * time.Millisecond
-			if i >= 50 {
-				patience = 5 * time.Second
-			}
-			calls.Go(func() {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer time.AfterFunc(patience, cancel).Stop()
-				if limiter.Wait(ctx) == nil && i >= 50 {
-					served.Add(1)
-				}
-				cancel()
-			})
-			synctest.Wait() // so that the calls come in order
-		}
-		calls.Wait()
-		assert.GreaterOrEqual(t, served.Load(), int64(49))
-	})
-}
-
 func TestStatsCountSlotsBySource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := newLimiter(t, connect(t, newStore(t)),
