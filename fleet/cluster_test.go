@@ -48,6 +48,21 @@ func startCluster(t *testing.T) []*redisServer {
 	return nodes
 }
 
+// startClusterReplicas starts five replicas that use a cluster, and waits for their first calls.
+func startClusterReplicas(t *testing.T, nodes []*redisServer, service *service) []*replica {
+	t.Helper()
+	replicas := startReplicas(t, 5, config{
+		Redis:       nodes[0].addr,
+		Cluster:     true,
+		Service:     service.URL,
+		Rate:        200,
+		Burst:       10,
+		MinInterval: 100 * time.Millisecond,
+	})
+	doAll(replicas, "call 2 0s")
+	return replicas
+}
+
 func freePort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,19 +87,7 @@ func masterOf(t *testing.T, nodes []*redisServer, key string) *redisServer {
 func TestClusterMasterIsKilled(t *testing.T) {
 	skipUnlessAll(t)
 	nodes, service := startCluster(t), newService(t)
-	replicas := startReplicas(
-		t,
-		5,
-		config{
-			Redis:       nodes[0].addr,
-			Cluster:     true,
-			Service:     service.URL,
-			Rate:        200,
-			Burst:       10,
-			MinInterval: 100 * time.Millisecond,
-		},
-	)
-	doAll(replicas, "call 2 0s")
+	replicas := startClusterReplicas(t, nodes, service)
 	load := beginAll(replicas, "call 5 12s")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -133,19 +136,7 @@ func TestPermissionsOfTheREADMESufficeForClusters(t *testing.T) {
 func TestClusterSlotsAreMoved(t *testing.T) {
 	skipUnlessAll(t)
 	nodes, service := startCluster(t), newService(t)
-	replicas := startReplicas(
-		t,
-		5,
-		config{
-			Redis:       nodes[0].addr,
-			Cluster:     true,
-			Service:     service.URL,
-			Rate:        200,
-			Burst:       10,
-			MinInterval: 100 * time.Millisecond,
-		},
-	)
-	doAll(replicas, "call 2 0s")
+	replicas := startClusterReplicas(t, nodes, service)
 	load := beginAll(replicas, "call 5 8s")
 	for range 4 {
 		from := masterOf(t, nodes, redisKey)
