@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -88,40 +89,47 @@ func parseStatus(text string) (int, error) {
 	return status, nil
 }
 
-// A faultOf is a fault of every request for an operation or, of a list, for a page.
-type faultOf struct {
-	text  string
-	fault msgpushtest.Fault
-}
-
-// Set and String implement flag.Value.
-func (f *faultOf) Set(value string) error {
-	at := strings.LastIndexByte(value, '@') // the message of an error may have another one
+// parseFaultOf returns a fault of every request for an operation or, of a list, for a page. usage explains its text.
+func parseFaultOf(text string) (msgpushtest.Fault, error) {
+	at := strings.LastIndexByte(text, '@') // the message of an error may have another one
 	if at < 0 {
-		return errors.New("the operation is missing, as in reset@ForwardLogList")
+		return msgpushtest.Fault{}, errors.New("the operation is missing, as in reset@ForwardLogList")
 	}
-	operation, page, hasPage := strings.Cut(value[at+1:], ":")
-	fault, err := parseFault(value[:at])
+	operation, page, hasPage := strings.Cut(text[at+1:], ":")
+	fault, err := parseFault(text[:at])
 	if err != nil {
-		return err
+		return msgpushtest.Fault{}, err
 	}
 	isSpecified := func(op msgpush.Operation) bool { return op.Specified() && op.Name == operation }
 	if !slices.ContainsFunc(msgpush.Operations(), isSpecified) {
-		return fmt.Errorf("%q is not an operation, such as ForwardLogList", operation)
+		return msgpushtest.Fault{}, fmt.Errorf("%q is not an operation, such as ForwardLogList", operation)
 	}
-	fault = fault.For(operation)
-	if hasPage {
-		number, err := strconv.Atoi(page)
-		if err != nil || number < 1 {
-			return fmt.Errorf("%q is not a page number", page)
-		}
-		fault = fault.If(func(r msgpushtest.Request) bool { return r.Has("current", number) })
+	fault = fault.For(operation).Always()
+	if !hasPage {
+		return fault, nil
 	}
-	f.text, f.fault = value, fault.Always()
-	return nil
+	number, err := strconv.Atoi(page)
+	if err != nil || number < 1 {
+		return msgpushtest.Fault{}, fmt.Errorf("%q is not a page number", page)
+	}
+	return fault.If(func(r msgpushtest.Request) bool { return r.Has("current", number) }), nil
 }
 
-func (f *faultOf) String() string { return f.text }
+// parseFailure returns an HTTP status of a share of the responses, from a text such as "503:0.1".
+func parseFailure(text string) (msgpushtest.Fault, error) {
+	code, part, _ := strings.Cut(text, ":")
+	status, err := parseStatus(code)
+	if err != nil {
+		return msgpushtest.Fault{}, err
+	}
+	share, err := strconv.ParseFloat(part, 64)
+	isShare := share >= 0 && share <= 1 // false for NaN
+	if err != nil || !isShare {
+		return msgpushtest.Fault{}, fmt.Errorf("%q is not a share from 0 to 1", part)
+	}
+	isChosen := func(msgpushtest.Request) bool { return rand.Float64() < share }
+	return msgpushtest.Status(status).Always().If(isChosen), nil
+}
 
 // A clientFault is a fault of the next requests of a client.
 type clientFault struct {

@@ -9,13 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -33,38 +30,8 @@ type settings struct {
 	insert  time.Duration // between new trigger records; 0 for none
 	latency time.Duration
 	control bool
-	fail    failure
-	fault   faultOf
+	faults  []msgpushtest.Fault
 	cors    string // the origin of pages that may send requests
-}
-
-// A failure is the HTTP status of a share of the responses.
-type failure struct {
-	status int
-	share  float64 // 0 to 1
-}
-
-// Set and String implement flag.Value.
-func (f *failure) Set(value string) error {
-	status, share, _ := strings.Cut(value, ":")
-	var err error
-	f.status, err = parseStatus(status)
-	if err != nil {
-		return err
-	}
-	f.share, err = strconv.ParseFloat(share, 64)
-	isShare := f.share >= 0 && f.share <= 1 // false for NaN
-	if err != nil || !isShare {
-		return fmt.Errorf("%q is not a share from 0 to 1", share)
-	}
-	return nil
-}
-
-func (f *failure) String() string {
-	if f.share == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d:%v", f.status, f.share)
 }
 
 func main() {
@@ -95,11 +62,22 @@ func (s *settings) defineFlags(flags *flag.FlagSet) {
 	flags.BoolVar(&s.control, "control", false, "serve the control interface")
 	flags.StringVar(&s.records, "records", "", "JSON `FILE` with the records, instead of the sample records")
 	flags.DurationVar(&s.latency, "latency", 0, "delay of each response")
-	flags.Var(&s.fail, "fail", "respond to a share of the requests with an HTTP status: `STATUS:SHARE`, such as 503:0.1")
-	flags.Var(&s.fault, "fault",
-		"fault of every request for an operation or a page: `FAULT@OPERATION[:PAGE]`, such as reset@ForwardLogList:2")
+	flags.Func("fail", "respond to a share of the requests with an HTTP status: `STATUS:SHARE`, such as 503:0.1",
+		s.addFault(parseFailure))
+	flags.Func("fault",
+		"fault of every request for an operation or a page: `FAULT@OPERATION[:PAGE]`, such as reset@ForwardLogList:2",
+		s.addFault(parseFaultOf))
 	flags.StringVar(&s.cors, "cors", "",
 		"`ORIGIN` of web pages that may send requests, such as http://localhost:3000 or *")
+}
+
+// addFault returns a function that adds the fault of a flag.
+func (s *settings) addFault(parse func(string) (msgpushtest.Fault, error)) func(string) error {
+	return func(text string) error {
+		fault, err := parse(text)
+		s.faults = append(s.faults, fault)
+		return err
+	}
 }
 
 // run serves until ctx ends.
@@ -129,7 +107,7 @@ func run(ctx context.Context, set settings, stdout, stderr io.Writer) error {
 		fake.SetRecords(records)
 		fake.ReplaceKey(set.key)
 		faults.clear()
-		set.injectFaults(fake)
+		fake.Inject(set.faults...)
 		requests.clear()
 	}
 	reset()
@@ -150,17 +128,6 @@ func run(ctx context.Context, set settings, stdout, stderr io.Writer) error {
 		handler = allowOrigin(set.cors, handler)
 	}
 	return serve(ctx, listener, handler)
-}
-
-// injectFaults injects the faults of the flags.
-func (s *settings) injectFaults(fake *msgpushtest.Server) {
-	if s.fail.share > 0 {
-		isChosen := func(msgpushtest.Request) bool { return rand.Float64() < s.fail.share }
-		fake.Inject(msgpushtest.Status(s.fail.status).Always().If(isChosen))
-	}
-	if s.fault.text != "" {
-		fake.Inject(s.fault.fault)
-	}
 }
 
 // serve serves until ctx ends, and then completes the responses in progress.
