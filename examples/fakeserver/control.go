@@ -131,9 +131,7 @@ func (l *requestLog) serve(w http.ResponseWriter, _ *http.Request) {
 	l.mu.Lock()
 	var all []request
 	for _, r := range l.requests {
-		header := r.Header.Clone()
-		header.Del(numberHeader)
-		all = append(all, request{r.Time, r.Operation, r.Method, r.Path, r.Query, header, r.Body})
+		all = append(all, request{r.Time, r.Operation, r.Method, r.Path, r.Query, r.Header, r.Body})
 	}
 	l.mu.Unlock()
 	writeList(w, all)

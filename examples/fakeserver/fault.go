@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"example.com/msgpush"
@@ -140,12 +139,11 @@ type clientFault struct {
 
 // clientFaults injects the faults that clients select.
 type clientFaults struct {
-	fake       *msgpushtest.Server
-	lastNumber atomic.Int64 // of injectFor
+	fake *msgpushtest.Server
 
 	mu   sync.Mutex
 	left []*clientFault       // whose requests have not all arrived
-	seen map[clientFault]bool // by injectOnce
+	seen map[clientFault]bool // in headers
 }
 
 // inject gives a fault to the next requests of a client.
@@ -200,23 +198,6 @@ func (c *clientFaults) list() (left []clientFault) {
 	return left
 }
 
-// injectOnce injects a fault that a client sends in the headers of each request and each retry.
-func (c *clientFaults) injectOnce(f clientFault) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.seen[f] {
-		return nil
-	}
-	if err := c.injectLocked(f); err != nil {
-		return err
-	}
-	if c.seen == nil {
-		c.seen = map[clientFault]bool{}
-	}
-	c.seen[f] = true
-	return nil
-}
-
 // clear removes all faults, including the faults that flags set.
 func (c *clientFaults) clear() {
 	c.mu.Lock()
@@ -226,47 +207,55 @@ func (c *clientFaults) clear() {
 	clear(c.seen)
 }
 
-// injectOfHeaders injects the fault that the headers of a request name.
-func (c *clientFaults) injectOfHeaders(r *http.Request) error {
-	text, client, times := r.Header.Get(faultHeader), r.Header.Get(clientHeader), r.Header.Get(timesHeader)
-	if text == "" && times == "" {
+// injectOfHeaders injects the fault that the headers of a request name. A client may send them with each request
+// and each retry, so a fault is injected once.
+func (c *clientFaults) injectOfHeaders(header http.Header) error {
+	f := clientFault{Client: header.Get(clientHeader), Fault: header.Get(faultHeader)}
+	times := header.Get(timesHeader)
+	switch {
+	case f.Fault == "" && times == "":
 		return nil
-	}
-	if text == "" {
+	case f.Fault == "":
 		return errors.New(timesHeader + " needs " + faultHeader)
-	}
-	if client == "" && times != "" {
+	case f.Client == "" && times != "":
 		return errors.New(timesHeader + " needs " + clientHeader)
 	}
-	if client == "" {
-		return c.injectFor(r, text)
-	}
-	n, err := parseTimes(times)
+	var err error
+	f.Times, err = parseTimes(times)
 	if err != nil {
 		return err
 	}
-	return c.injectOnce(clientFault{client, text, n})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen[f] {
+		return nil
+	}
+	if f.Client == "" {
+		err = c.injectForAll(f.Fault)
+	} else {
+		err = c.injectLocked(f)
+	}
+	c.seen[f] = err == nil
+	return err
 }
 
-// numberHeader has a number that the program gives to a request that has its own fault.
-const numberHeader = "Fakeserver-Request"
-
-// injectFor injects a fault that no other request than r takes.
-func (c *clientFaults) injectFor(r *http.Request, text string) error {
+// injectForAll injects a fault that each request without a client gets that names it.
+func (c *clientFaults) injectForAll(text string) error {
 	fault, err := parseFault(text)
 	if err != nil {
 		return err
 	}
-	number := strconv.FormatInt(c.lastNumber.Add(1), 10)
-	r.Header.Set(numberHeader, number)
-	c.fake.Inject(fault.If(func(q msgpushtest.Request) bool { return q.Header.Get(numberHeader) == number }))
+	namesIt := func(r msgpushtest.Request) bool {
+		return r.Header.Get(clientHeader) == "" && r.Header.Get(faultHeader) == text
+	}
+	c.fake.Inject(fault.If(namesIt).Always())
 	return nil
 }
 
 // ServeHTTP injects the fault that the headers of a request name, and passes the request to the
 // server.
 func (c *clientFaults) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := c.injectOfHeaders(r); err != nil {
+	if err := c.injectOfHeaders(r.Header); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

@@ -98,7 +98,7 @@ func run(ctx context.Context, set settings, stdout, stderr io.Writer) error {
 		return err
 	}
 	fake.SetLatency(set.latency)
-	requests, faults := new(requestLog), &clientFaults{fake: fake}
+	requests, faults := new(requestLog), &clientFaults{fake: fake, seen: map[clientFault]bool{}}
 	fake.OnRequest(func(r msgpushtest.Request) {
 		requests.add(r)
 		fake.ClearRequests() // otherwise they take more and more memory
