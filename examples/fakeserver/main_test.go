@@ -68,21 +68,14 @@ func TestFailuresAtTheStart(t *testing.T) {
 		args []string
 		want string
 	}{
-		"address in use":            {[]string{"-addr", listener.Addr().String()}, "address"},
-		"invalid address":           {[]string{"-addr", "nowhere"}, "missing port"},
-		"negative latency":          {[]string{"-latency", "-1s"}, "-latency"},
-		"negative interval":         {[]string{"-insert", "-1s"}, "-insert"},
-		"empty key":                 {[]string{"-key", ""}, "-key"},
-		"key with a space":          {[]string{"-key", "a b"}, "-key"},
-		"no file":                   {[]string{"-records", "/no/such/file"}, "/no/such/file"},
-		"no JSON":                   {[]string{"-records", recordsFile(t, `{`)}, "records.json: unexpected EOF"},
-		"list of another name":      {[]string{"-records", recordsFile(t, `{"rules":[]}`)}, `unknown field "rules"`},
-		"field of another name":     {[]string{"-records", recordsFile(t, `{"mpChannels":[{"name":"x"}]}`)}, `"name"`},
-		"more than one JSON object": {[]string{"-records", recordsFile(t, `{} {}`)}, "expected the end"},
-		"time that is no date and time": {
-			[]string{"-records", recordsFile(t, `{"forwardLogs":[{"createTime":"today"}]}`)},
-			`ForwardLogs[0].CreateTime is "today"`,
-		},
+		"address in use":    {[]string{"-addr", listener.Addr().String()}, "address"},
+		"invalid address":   {[]string{"-addr", "nowhere"}, "missing port"},
+		"negative latency":  {[]string{"-latency", "-1s"}, "-latency"},
+		"negative interval": {[]string{"-insert", "-1s"}, "-insert"},
+		"empty key":         {[]string{"-key", ""}, "-key"},
+		"key with a space":  {[]string{"-key", "a b"}, "-key"},
+		"no file":           {[]string{"-records", "/no/such/file"}, "/no/such/file"},
+		"no JSON":           {[]string{"-records", recordsFile(t, `{`)}, "records.json: unexpected EOF"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -166,6 +159,8 @@ func (p *process) end(t *testing.T) string {
 
 func TestServesSampleRecordsUntilInterrupted(t *testing.T) {
 	p := start(t)
+	assert.Regexp(t, `^http://127\.0\.0\.1:[0-9]+$`, p.url)
+	assert.Equal(t, "test-key", p.key)
 	mail, err := p.client(t, p.key).MailDetail(t.Context(), msgpushtest.SampleMailID)
 	require.NoError(t, err)
 	assert.Equal(t, msgpushtest.SampleRecords().MailChannels[0], *mail)
@@ -187,13 +182,6 @@ func TestAcceptsTheKeyOfTheFlag(t *testing.T) {
 	_, err = p.client(t, "test-key").MPList(t.Context(), msgpush.PageRequest{})
 	assert.ErrorContains(t, err, "code 401")
 	assert.NotContains(t, p.end(t), "k3y")
-}
-
-func TestPrintsURLAndKeyPlainly(t *testing.T) {
-	p := start(t)
-	assert.Regexp(t, `^http://127\.0\.0\.1:[0-9]+$`, p.url)
-	assert.Equal(t, "test-key", p.key)
-	p.end(t)
 }
 
 func TestServesRecordsOfAFile(t *testing.T) {
