@@ -85,7 +85,7 @@ func (e *export) run(ctx context.Context, stdout io.Writer) error {
 	}
 	defer closeServer()
 	if e.file == "" {
-		return e.write(ctx, client, stdout, newProgress(io.Discard)) // a bar would overwrite rows on a terminal
+		return e.write(ctx, client, stdout, io.Discard) // a bar would overwrite rows on a terminal
 	}
 	return e.writeFile(ctx, client)
 }
@@ -120,11 +120,11 @@ func (e *export) writeFile(ctx context.Context, client *msgpush.Client) error {
 		return err
 	}
 	defer part.Close()
-	bar := newProgress(io.Discard)
+	terminal := io.Discard
 	if term.IsTerminal(int(os.Stderr.Fd())) {
-		bar = newProgress(os.Stderr)
+		terminal = os.Stderr
 	}
-	if err := e.write(ctx, client, part, bar); err != nil {
+	if err := e.write(ctx, client, part, terminal); err != nil {
 		return fmt.Errorf("%w; %s has the records that were read", err, part.Name())
 	}
 	if err := part.Close(); err != nil {
@@ -155,11 +155,12 @@ func row(r msgpush.ForwardLog) []string {
 	}
 }
 
-// write writes the records as CSV. It writes each page before it requests the next one.
-func (e *export) write(ctx context.Context, client *msgpush.Client, w io.Writer, bar *progress) error {
-	defer bar.clear()
+// write writes the records as CSV, and a progress bar. It writes each page before it requests the next one.
+func (e *export) write(ctx context.Context, client *msgpush.Client, w, terminal io.Writer) error {
+	bar := newBar(terminal)
+	defer func() { _ = bar.Clear() }() // so that a message can use its line
 	out := csv.NewWriter(w)
-	if err := out.Write(columns); err != nil {
+	if err := out.WriteAll([][]string{columns}); err != nil {
 		return err
 	}
 	records := client.ForwardLogPager(e.params)
@@ -168,17 +169,14 @@ func (e *export) write(ctx context.Context, client *msgpush.Client, w io.Writer,
 		if err != nil {
 			return err
 		}
+		var rows [][]string
 		for _, record := range page.List {
-			if err := out.Write(row(record)); err != nil {
-				return err
-			}
+			rows = append(rows, row(record))
 		}
-		out.Flush()
-		if err := out.Error(); err != nil {
+		if err := out.WriteAll(rows); err != nil {
 			return err
 		}
-		bar.add(len(page.List), page.Total)
+		showProgress(bar, len(page.List), page.Total)
 	}
-	out.Flush()
-	return out.Error()
+	return nil
 }

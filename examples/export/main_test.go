@@ -199,13 +199,13 @@ func TestProgress(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var shown bytes.Buffer
-			bar := newProgress(&shown)
+			bar := newBar(&shown)
 			for _, total := range tt.totals {
-				bar.add(10, total)
+				showProgress(bar, 10, total)
 			}
-			assert.Equal(t, int64(20), bar.bar.State().CurrentNum)
-			assert.Equal(t, tt.finished, bar.bar.IsFinished())
-			bar.clear()
+			assert.Equal(t, int64(20), bar.State().CurrentNum)
+			assert.Equal(t, tt.finished, bar.IsFinished())
+			require.NoError(t, bar.Clear())
 			assert.Contains(t, shown.String(), "records")
 			assert.True(t, strings.HasSuffix(shown.String(), " \r"), "the bar is removed: %q", shown.String())
 		})
