@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -26,10 +24,8 @@ func runFollower(
 	m *metrics,
 ) (f *follow.Follower[msgpush.ForwardLog], stop func()) {
 	t.Helper()
-	position, err := s.position(t.Context())
-	require.NoError(t, err)
-	o := follow.Options{Position: position, OnError: func(error) {}}
-	f, err = follow.New(srv.Client().ForwardLogPager(msgpush.ForwardLogParams{}), o)
+	pager := srv.Client().ForwardLogPager(msgpush.ForwardLogParams{})
+	f, err := follow.New(pager, follow.Options{OnError: func(error) {}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -38,31 +34,6 @@ func runFollower(
 		cancel()
 		running.Wait()
 	}
-}
-
-func TestRestartNeitherRepeatsNorMissesAnAlert(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := msgpushtest.New(t, msgpushtest.InMemory())
-		s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
-		insertFailures(srv, 1, 2)
-		_, stop := runFollower(t, srv, s, newMetrics())
-		time.Sleep(time.Minute)
-		assert.Empty(t, s.alertIDs(t), "records of the first start")
-
-		insertFailures(srv, 3)
-		time.Sleep(time.Minute)
-		assert.Equal(t, []int64{3}, s.alertIDs(t))
-		stop()
-		require.NoError(t, s.removeAlert(t.Context(), 3)) // it was sent
-
-		insertFailures(srv, 4)
-		time.Sleep(time.Hour)
-		insertFailures(srv, 5)
-		_, stop = runFollower(t, srv, s, newMetrics())
-		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []int64{4, 5}, s.alertIDs(t))
-		stop()
-	})
 }
 
 func TestBatchIsStoredOnceTheDatabaseWorksAgain(t *testing.T) {
@@ -79,26 +50,7 @@ func TestBatchIsStoredOnceTheDatabaseWorksAgain(t *testing.T) {
 		require.NoError(t, s.exec(t.Context(), "ALTER TABLE missing RENAME TO outbox"))
 		time.Sleep(2 * time.Minute)
 		assert.ElementsMatch(t, []int64{1, 2}, s.alertIDs(t))
-		assert.Contains(t, scrape(t, m), "\nservice_new_records_total 2\n")
+		assert.Contains(t, scrape(m), "\nservice_new_records_total 2\n")
 		stop()
-	})
-}
-
-func TestRecordThatCannotBeDecodedCausesOneAlert(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := msgpushtest.New(t, msgpushtest.InMemory())
-		s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
-		f, stop := runFollower(t, srv, s, newMetrics())
-		defer stop()
-		time.Sleep(time.Minute)
-		srv.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
-			_, err := io.WriteString(w, `{"code":200,"data":{"list":[{"id":1,"ruleId":"another type"}],"total":1}}`)
-			assert.NoError(t, err)
-		}).Always())
-		time.Sleep(time.Hour)
-		alerts, err := s.dueAlerts(t.Context(), time.Now())
-		require.NoError(t, err)
-		assert.Equal(t, []alert{{recordID: 1, body: `{"id":1,"ruleId":"another type"}`}}, alerts)
-		assert.EqualValues(t, 1, f.Status().Omitted)
 	})
 }

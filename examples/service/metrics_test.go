@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,11 +15,8 @@ import (
 )
 
 // scrape returns the response of /metrics.
-func scrape(t *testing.T, m *metrics) string {
-	t.Helper()
-	response := httptest.NewRecorder()
-	newHandler(nil, m.registry, discard()).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	return response.Body.String()
+func scrape(m *metrics) string {
+	return get(newHandler(nil, m.registry, discard()), "/metrics").Body.String()
 }
 
 func TestMetrics(t *testing.T) {
@@ -40,15 +36,12 @@ func TestMetrics(t *testing.T) {
 	require.Error(t, err)
 
 	s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
-	batch := follow.Batch[msgpush.ForwardLog]{
-		Records:  []msgpush.ForwardLog{failure(1), failure(2), {ID: 3}},
-		Position: "1",
-	}
+	batch := batchOf("1", failure(1), failure(2), msgpush.ForwardLog{ID: 3})
 	require.NoError(t, storeBatches(s, m)(t.Context(), batch))
 	lastPoll := time.Now().Add(-time.Hour)
 	status := func() follow.Status { return follow.Status{LastPoll: lastPoll, Omitted: 4} }
 	m.observeState(status, s)
-	got := scrape(t, m)
+	got := scrape(m)
 	for _, line := range []string{
 		`msgpush_calls_total{operation="ForwardLogList",outcome="success"} 1`,
 		`msgpush_calls_total{operation="ForwardLogList",outcome="error_code"} 1`,

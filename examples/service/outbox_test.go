@@ -14,16 +14,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"example.com/msgpush"
-	"example.com/msgpush/follow"
 )
 
 // newTestSender returns a sender with alerts for failures in virtual time.
 func newTestSender(t *testing.T, send target, ids ...int64) *sender {
 	t.Helper()
 	s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
-	batch := follow.Batch[msgpush.ForwardLog]{Position: "1"}
+	batch := batchOf("1")
 	for _, id := range ids {
 		batch.Records = append(batch.Records, failure(id))
 	}

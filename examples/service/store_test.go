@@ -101,12 +101,10 @@ func TestBatchOfAReplacedProcessIsNotStored(t *testing.T) {
 func TestRecordThatCannotBeDecodedCausesAnAlert(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, name string) {
 		s := openTestStore(t, name)
-		batch := follow.Batch[msgpush.ForwardLog]{
-			Omitted: []msgpush.OmittedRecord{
-				{ID: 1, JSON: []byte(`{"id":1,"ruleId":"another type"}`)},
-				{ID: 2, JSON: []byte("{\"id\":2,\"ruleId\":\"\xff\"}")},
-			},
-			Position: "first",
+		batch := batchOf("first")
+		batch.Omitted = []msgpush.OmittedRecord{
+			{ID: 1, JSON: []byte(`{"id":1,"ruleId":"another type"}`)},
+			{ID: 2, JSON: []byte("{\"id\":2,\"ruleId\":\"\xff\"}")},
 		}
 		require.NoError(t, s.add(t.Context(), batch))
 		alerts, err := s.dueAlerts(t.Context(), time.Now())
