@@ -89,7 +89,7 @@ func (s *sender) run(ctx context.Context) {
 // request per sendInterval, and one alert that is never accepted does not block the others.
 func (s *sender) sendDue(ctx context.Context) {
 	var alerts []alert
-	retry(ctx, s.logger, "outbox not read", func() (err error) {
+	s.retry(ctx, "outbox not read", func() (err error) {
 		alerts, err = s.store.dueAlerts(ctx, time.Now())
 		return err
 	})
@@ -103,31 +103,26 @@ func (s *sender) sendDue(ctx context.Context) {
 // sendOne sends an alert and removes or postpones it. It reports whether the alert was sent.
 func (s *sender) sendOne(ctx context.Context, a alert) bool {
 	complete := context.WithoutCancel(ctx) // an alert that is cut off now would be repeated
-	if err := s.send(complete, a); err != nil {
+	err := s.send(complete, a)
+	update := func() error { return s.store.removeAlert(complete, a.recordID) }
+	if err != nil {
 		wait := retryWait(a.attempts)
 		s.logger.WarnContext(ctx, "alert not sent", "record_id", a.recordID, "error", err, "retry_in", wait.String())
-		s.updateOutbox(ctx, func() error { return s.store.postponeAlert(complete, a.recordID, time.Now().Add(wait)) })
-		return false
+		update = func() error { return s.store.postponeAlert(complete, a.recordID, time.Now().Add(wait)) }
 	}
-	s.updateOutbox(ctx, func() error { return s.store.removeAlert(complete, a.recordID) })
-	return true
-}
-
-// updateOutbox calls update until it succeeds or ctx ends: without the update, the alert would be sent
-// again each second.
-func (s *sender) updateOutbox(ctx context.Context, update func() error) {
-	retry(ctx, s.logger, "outbox not updated", update)
+	s.retry(ctx, "outbox not updated", update) // otherwise, the alert would be sent again each second
+	return err == nil
 }
 
 // retry calls f until it returns nil or ctx ends, at least once. The wait between two calls grows from
 // a second to a minute.
-func retry(ctx context.Context, logger *slog.Logger, message string, f func() error) {
+func (s *sender) retry(ctx context.Context, message string, f func() error) {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		err := f()
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		logger.WarnContext(ctx, message, "error", err, "retry_in", wait.String())
+		s.logger.WarnContext(ctx, message, "error", err, "retry_in", wait.String())
 		select {
 		case <-ctx.Done():
 			return
