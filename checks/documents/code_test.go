@@ -78,8 +78,6 @@ func block(ctx context.Context, client *msgpush.Client, vault keys, baseURL, acc
 }
 `
 
-func TestREADMECodeRuns(t *testing.T) { assertCodeRuns(t, "README.md") }
-
 // The outbox of docs/following.md is tested with the database driver of the examples.
 func TestOutboxOfDocsSurvivesRestart(t *testing.T) {
 	var source string
@@ -98,10 +96,27 @@ func TestOutboxOfDocsSurvivesRestart(t *testing.T) {
 	assert.Contains(t, out, "--- PASS: TestOutbox ")
 }
 
-func TestCodeInDocsRuns(t *testing.T) {
-	for _, name := range []string{"docs/following.md", "docs/lists.md", "docs/reliability.md"} {
+func TestCodeInDocumentsRuns(t *testing.T) {
+	for _, name := range []string{"README.md", "docs/following.md", "docs/lists.md", "docs/reliability.md"} {
 		assertCodeRuns(t, name)
 	}
+}
+
+// The code needs the modules of the examples.
+func TestCodeOfObservabilityCompiles(t *testing.T) {
+	block := goBlock.FindStringSubmatch(read(t, "docs/observability.md"))
+	require.NotNil(t, block)
+	assertFormatted(t, block[1])
+	file := filepath.Join(t.TempDir(), "observed.go")
+	require.NoError(t, os.WriteFile(file, []byte(block[1]), 0o600))
+	runGo(t, "-C", "../../examples", "vet", file)
+}
+
+func assertFormatted(t *testing.T, source string) {
+	t.Helper()
+	formatted, err := format.Source([]byte(source))
+	require.NoError(t, err, source)
+	assert.Equal(t, string(formatted), source, "gofmt")
 }
 
 // The test that records responses runs twice: it records responses of the fake server, and then
@@ -143,9 +158,7 @@ func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer)
 	require.NotEmpty(t, blocks, document)
 	for i, match := range blocks {
 		source := match[1]
-		formatted, err := format.Source([]byte(source))
-		require.NoError(t, err, source)
-		assert.Equal(t, string(formatted), source, "gofmt")
+		assertFormatted(t, source)
 		for _, r := range replace {
 			source = r.Replace(source)
 		}
@@ -155,18 +168,14 @@ func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer)
 			}
 			source = strings.Replace(program, "BLOCK", source, 1)
 		}
-		test := testFunction.FindStringSubmatch(source)
-		file := filepath.Join(dir, fmt.Sprintf("block%d.go", i+1))
-		if test != nil {
+		command, file := "vet", filepath.Join(dir, fmt.Sprintf("block%d.go", i+1))
+		if test := testFunction.FindStringSubmatch(source); test != nil {
 			file = filepath.Join(dir, fmt.Sprintf("block%d_test.go", i+1))
-		}
-		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-		command := "vet"
-		if test != nil {
 			files, tests = append(files, file), append(tests, test[1])
 		} else if strings.HasPrefix(source, "package main\n") {
 			command = "run"
 		}
+		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
 		commands = append(commands, []string{command, file})
 	}
 	t.Run("blocks", func(t *testing.T) {

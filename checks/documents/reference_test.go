@@ -1,8 +1,6 @@
 package documents
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -73,17 +71,4 @@ func TestEveryErrorTextExists(t *testing.T) {
 		}
 	}
 	assert.Greater(t, rows, 10)
-}
-
-// The code needs the modules of the examples.
-func TestCodeOfObservabilityCompiles(t *testing.T) {
-	block := goBlock.FindStringSubmatch(read(t, "docs/observability.md"))
-	require.NotNil(t, block)
-	file := filepath.Join(t.TempDir(), "observed.go")
-	require.NoError(t, os.WriteFile(file, []byte(block[1]), 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "-C", "../../examples", "vet", file).CombinedOutput()
-	assert.NoError(t, err, string(out))
-	out, err = exec.CommandContext(t.Context(), "gofmt", "-l", file).CombinedOutput()
-	assert.NoError(t, err)
-	assert.Empty(t, string(out), "gofmt")
 }
