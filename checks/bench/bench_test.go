@@ -1,3 +1,4 @@
+// Package bench compares the speed of the client with that of other clients; see README.md.
 package bench
 
 import (

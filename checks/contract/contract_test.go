@@ -1,3 +1,5 @@
+// Package contract_test checks openapi.json, the bodies in testdata, the client and the fake server against each
+// other. It uses kin-openapi, and a client and a server that oapi-codegen generates from openapi.json.
 package contract_test
 
 import (

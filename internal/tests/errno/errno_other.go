@@ -1,5 +1,6 @@
 //go:build !windows
 
+// Package errno has error numbers of connections that differ on Windows.
 package errno
 
 import "syscall"

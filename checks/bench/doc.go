@@ -1,2 +1,0 @@
-// Package bench contains only benchmarks of the client and of other clients; see README.md.
-package bench
