@@ -82,12 +82,9 @@ func TestRetriesIfNoConnectionIsMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			assertNothingLeft(t, func() {
 				want := faults.Failure{Kind: "RequestError", NotSent: true, Text: "the request to " + baseURL + " failed: dial"}
-				fixtures.AssertEveryCallFails(
-					t,
-					fixtures.NewClientAt(t, baseURL, fixtures.ThreeAttempts,
-						msgpush.WithHTTPClient(&http.Client{Transport: withoutNameServer})),
-					want,
-				)
+				client := fixtures.NewClientAt(t, baseURL, fixtures.ThreeAttempts,
+					msgpush.WithHTTPClient(&http.Client{Transport: withoutNameServer}))
+				fixtures.AssertEveryCallFails(t, client, want)
 			})
 		})
 	}

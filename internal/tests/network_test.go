@@ -81,6 +81,14 @@ func (c silentConn) Read(p []byte) (int, error) {
 // A pipeListener accepts the connections in a channel.
 type pipeListener chan net.Conn
 
+// listenerOf returns a listener that accepts one connection.
+func listenerOf(conn net.Conn) pipeListener {
+	listener := make(pipeListener, 1)
+	listener <- conn
+	close(listener)
+	return listener
+}
+
 func (l pipeListener) Accept() (net.Conn, error) {
 	if c, ok := <-l; ok {
 		return c, nil

@@ -154,12 +154,9 @@ func TestHTTP2FaultsCauseExpectedErrors(t *testing.T) {
 			}, func(s *http.Server) {
 				s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey, c) }
 			})
-			fixtures.AssertEveryCallFails(
-				t,
-				fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts,
-					msgpush.WithHTTPClient(&http.Client{Transport: transport})),
-				tt.want,
-			)
+			client := fixtures.NewClientAt(t, server.URL, fixtures.ThreeAttempts,
+				msgpush.WithHTTPClient(&http.Client{Transport: transport}))
+			fixtures.AssertEveryCallFails(t, client, tt.want)
 		})
 	}
 }
@@ -228,16 +225,13 @@ func http2InMemory(certified *httptest.Server, h http.HandlerFunc) (*http.Transp
 	transport.TLSClientConfig.RootCAs.AddCert(certified.Certificate())
 	transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
-		listener := make(pipeListener, 1)
-		listener <- server
-		close(listener)
 		service := &http.Server{
 			Handler:           h,
 			TLSConfig:         &tls.Config{Certificates: certified.TLS.Certificates},
 			ReadHeaderTimeout: time.Minute,
 			ErrorLog:          log.New(io.Discard, "", 0),
 		}
-		go func() { _ = service.ServeTLS(listener, "", "") }()
+		go func() { _ = service.ServeTLS(listenerOf(server), "", "") }()
 		silent := new(atomic.Bool)
 		flags = append(flags, silent)
 		return silentConn{client, silent}, nil
