@@ -35,52 +35,40 @@ func TestIterationThroughCuts(t *testing.T) {
 			startNginx(s, scenario{tls: tls})
 			client := newClient(t, s.url, s.server, cutAtRandom(t, 400_000),
 				msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 20, MinWait: time.Millisecond}))
-			s.iterateWhileListChanges(client, records, 8)
+			logs := newLogs(records)
+			s.server.SetRecords(msgpushtest.Records{ForwardLogs: logs})
+			changes := &changes{nextID: records + 1, deleted: map[int64]bool{}}
+			s.server.UpdateBetweenPages(changes.apply)
+
+			times := map[int64]int{}
+			start := time.Now()
+			pager := client.ForwardLogPager(msgpush.ForwardLogParams{})
+			pager.PageSize, pager.Prefetch = 100, 8
+			for record, err := range pager.All(t.Context()) {
+				if !assert.NoError(t, err) {
+					break
+				}
+				times[record.ID]++
+			}
+			lost, repeated := 0, 0
+			for _, log := range logs {
+				if times[log.ID] == 0 && !changes.deleted[log.ID] {
+					lost++
+				}
+			}
+			for _, n := range times {
+				if n > 1 {
+					repeated++
+				}
+			}
+			t.Logf("%d records delivered, %d lost, %d repeated, %d inserted, %d deleted, %d requests, %v", len(times), lost,
+				repeated, changes.inserted, len(changes.deleted), len(s.server.Requests()), time.Since(start))
+			assert.Zero(t, lost)
+			assert.Zero(t, repeated)
+			assert.NotZero(t, changes.inserted)
+			assert.NotEmpty(t, changes.deleted)
 		})
 	}
-}
-
-// iterateWhileListChanges iterates over a list of n records while other records are
-// inserted and deleted. It checks that no record that stays is lost and none is repeated,
-// and returns the number of records delivered.
-func (s *setup) iterateWhileListChanges(client *msgpush.Client, n, prefetch int) int {
-	s.Helper()
-	logs := newLogs(n)
-	s.server.SetRecords(msgpushtest.Records{ForwardLogs: logs})
-	s.server.ClearRequests()
-	changes := &changes{nextID: int64(n) + 1, deleted: map[int64]bool{}}
-	s.server.UpdateBetweenPages(changes.apply)
-	defer s.server.UpdateBetweenPages(nil)
-
-	times := map[int64]int{}
-	start := time.Now()
-	records := client.ForwardLogPager(msgpush.ForwardLogParams{})
-	pageSize := min(100, n/(5*phase))
-	records.PageSize, records.Prefetch = pageSize, prefetch
-	for record, err := range records.All(s.Context()) {
-		if !assert.NoError(s, err) {
-			break
-		}
-		times[record.ID]++
-	}
-	lost, repeated := 0, 0
-	for _, log := range logs {
-		if times[log.ID] == 0 && !changes.deleted[log.ID] {
-			lost++
-		}
-	}
-	for _, n := range times {
-		if n > 1 {
-			repeated++
-		}
-	}
-	s.Logf("%d records delivered, %d lost, %d repeated, %d inserted, %d deleted, %d requests, %v", len(times), lost,
-		repeated, changes.inserted, len(changes.deleted), len(s.server.Requests()), time.Since(start).Round(time.Millisecond))
-	assert.Zero(s, lost)
-	assert.Zero(s, repeated)
-	assert.NotZero(s, changes.inserted)
-	assert.NotEmpty(s, changes.deleted)
-	return len(times)
 }
 
 // changes inserts records and deletes others. Iteration promises nothing if both

@@ -25,7 +25,6 @@ type scenario struct {
 	backend     string // of HAProxy: lines of the backend
 	tls         bool   // TLS and HTTP/2
 	certificate string // of nginx: the PEM file, by default that of all gateways
-	options     []msgpush.Option
 	retry       msgpush.RetryPolicy
 	timeout     time.Duration // of an attempt
 	load        load
@@ -108,13 +107,9 @@ func (sc scenario) run(s *setup, start func(*setup, scenario)) {
 	if sc.before != nil {
 		sc.before(s)
 	}
-	options := append(
-		[]msgpush.Option{
-			msgpush.WithRetry(sc.retry),
-			msgpush.WithAttemptTimeout(cmp.Or(sc.timeout, msgpush.DefaultAttemptTimeout)),
-		},
-		sc.options...)
-	r := s.run(newClient(s.T, s.url, s.server, options...), sc.during)
+	client := newClient(s.T, s.url, s.server, msgpush.WithRetry(sc.retry),
+		msgpush.WithAttemptTimeout(cmp.Or(sc.timeout, msgpush.DefaultAttemptTimeout)))
+	r := s.run(client, sc.during)
 	s.Logf("%v", r)
 	s.check(r)
 	if !sc.closes {
