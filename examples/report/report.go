@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -164,21 +165,12 @@ func (r *report) addMessage(text string, date time.Time) {
 
 // finish sorts the counts.
 func (r *report) finish() {
-	for _, counted := range r.results {
-		r.Results = append(r.Results, counted)
-	}
-	slices.SortFunc(r.Results, func(a, b *result) int { return cmp.Compare(a.Code, b.Code) })
+	r.Results = slices.SortedFunc(maps.Values(r.results), func(a, b *result) int { return cmp.Compare(a.Code, b.Code) })
 	for i, counted := range r.Results {
 		counted.Color = colors[min(i, len(colors)-1)]
 	}
-	for _, counted := range r.messages {
-		r.Messages = append(r.Messages, counted)
-	}
-	slices.SortFunc(r.Messages, func(a, b *message) int {
-		if a.Records != b.Records {
-			return b.Records - a.Records
-		}
-		return cmp.Compare(a.Text, b.Text)
+	r.Messages = slices.SortedFunc(maps.Values(r.messages), func(a, b *message) int {
+		return cmp.Or(cmp.Compare(b.Records, a.Records), cmp.Compare(a.Text, b.Text))
 	})
 	r.MessageCount = len(r.Messages)
 	r.Messages = r.Messages[:min(len(r.Messages), maxMessages)]
