@@ -96,7 +96,6 @@ func (l load) run(ctx context.Context, a api, want msgpushtest.Records, started 
 			http1.Add(1)
 		}
 	}}
-	started.Store(0)
 	start := time.Now()
 	for range l.callers {
 		callers.Go(func() {
@@ -150,7 +149,7 @@ func (l load) call(ctx context.Context, a api, i int, want msgpushtest.Records) 
 func (r *report) add(right bool, err error) {
 	apiErr, isAPI := errors.AsType[*msgpush.APIError](err)
 	requestErr, isRequest := errors.AsType[*msgpush.RequestError](err)
-	isDecode := is[*msgpush.DecodeError](err)
+	_, isDecode := errors.AsType[*msgpush.DecodeError](err)
 	switch {
 	case err == nil && right:
 		r.succeeded++
@@ -171,11 +170,6 @@ func (r *report) add(right bool, err error) {
 	if err != nil && len(r.firstErrors) < 3 {
 		r.firstErrors = append(r.firstErrors, err.Error())
 	}
-}
-
-func is[T error](err error) bool {
-	_, ok := errors.AsType[T](err)
-	return ok
 }
 
 // newServer returns a fake server with 64 mail channels and 500 trigger records.
