@@ -147,28 +147,6 @@ func TestQuotaOutlastsOutageForAnyNumberOfCallers(t *testing.T) {
 	})
 }
 
-func TestDefaultQuotaLimitsLoadOfLastingOutage(t *testing.T) {
-	for _, tt := range []struct{ callers, calls, retries int }{
-		{1, 800, 1000},
-		{64, 12_800, 1000}, // 1.08 requests a call
-		{125, 12_500, 1000},
-		{126, 12_600, 8 * 126},
-		{800, 12_800, 8 * 800},
-	} {
-		t.Run(fmt.Sprint(tt.callers, " callers"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				failed, requests := loadOfCallers{
-					callers: tt.callers,
-					calls:   tt.calls / tt.callers,
-				}.run(t, respond(20*time.Millisecond, http.StatusServiceUnavailable, ""))
-				t.Logf("%d calls, %d requests", tt.calls, requests)
-				assert.EqualValues(t, tt.calls, failed)
-				assert.EqualValues(t, tt.calls+tt.retries, requests)
-			})
-		})
-	}
-}
-
 func TestDefaultQuotaSufficesForServiceThatLimitsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		load := loadOfCallers{callers: 600, calls: 40}
