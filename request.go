@@ -133,7 +133,7 @@ func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool
 	if err != nil {
 		return nil, argumentError(spec.Operation, result.Keys, err)
 	}
-	err = newError(result.Failure)
+	err = newError(cmp.Or(result.Failure, result.LeftOut))
 	if c.observeCall != nil {
 		c.observeCall(ctx, CallResult{
 			Operation: operationName(spec.Operation, result.Keys),

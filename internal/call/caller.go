@@ -96,7 +96,8 @@ type Spec struct {
 // A Result holds the results of a call.
 type Result struct {
 	Progress
-	Failure *Failure // or what is left out of a success; nil: neither
+	Failure *Failure // nil: success
+	LeftOut *Failure // of a success; nil: nothing
 }
 
 // Do makes a call. An error means that no HTTP request can be made from the arguments. Its text may contain
@@ -104,7 +105,7 @@ type Result struct {
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
 	s := &state{spec: spec, keys: c.FixedKeys()}
 	err := c.do(ctx, s)
-	return Result{s.progress(), s.final}, err
+	return Result{s.progress(), s.final, s.leftOut}, err
 }
 
 func (c *Caller) do(ctx context.Context, s *state) error {

@@ -17,8 +17,7 @@ import (
 // CodeSuccess is the code of an envelope that denotes success.
 const CodeSuccess = 200
 
-// judge decodes the response of an attempt, and returns nil if it is a success. What is left out of a success
-// becomes the final failure.
+// judge decodes the response of an attempt, and returns nil if it is a success.
 func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	if err != nil {
 		return c.noResponse(s, err)
@@ -36,7 +35,7 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 		return c.unsuccessful(s, resp, newRejectedBody(resp, body, err, nil, &s.keys))
 	}
 	if leftOut != nil {
-		s.final = &Failure{
+		s.leftOut = &Failure{
 			Kind:       Undecodable,
 			Progress:   s.progress(),
 			Status:     resp.StatusCode,

@@ -25,7 +25,7 @@ type state struct {
 	last        *Failure      // of the latest attempt that did not fail because the context had ended
 	wait        time.Duration // before the next attempt
 	retryAt     time.Time     // when the wait ends, even if an observer takes long
-	final       *Failure      // of the call, or left out of its success; nil: neither, or it has not ended
+	final       *Failure      // of the call; nil: it succeeds, or it has not ended
 
 	// The current attempt.
 	start                 time.Time      // when the request was handed to the transport
@@ -34,6 +34,7 @@ type state struct {
 	earlierMayBeProcessed bool           // the service may have processed an attempt before it
 	resp                  *http.Response // nil until its header has arrived
 	size                  int            // number of bytes of its body that were read
+	leftOut               *Failure       // of a success; nil: nothing
 }
 
 type operationKey struct{}
