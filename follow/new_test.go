@@ -367,6 +367,25 @@ func TestExistingRecordsBehindAnOddPageAreNotNew(t *testing.T) {
 	}
 }
 
+// Five records have the same time.
+func TestListThatIsNewestLastIsFollowedThoughManyTimesAreEqual(t *testing.T) {
+	for _, existing := range []int64{0, 10, 1000} {
+		inBubble(t, fmt.Sprintf("%d records at the first start", existing), func(t *testing.T) {
+			s := &service{list: numbers(1, 1000)[:existing]}
+			s.created = func(n int64) msgpush.DateTime { return created(n / 5) }
+			r, db := startOn(t, s)
+			for n := existing; n < existing+1000; n += 5 {
+				s.change(func(list []int64) []int64 { return append(list, numbers(n+1, n+5)...) })
+				wait(time.Second)
+			}
+			wait(time.Hour)
+			slices.Sort(db.records) // the first five do not show the order
+			assert.Equal(t, numbers(existing+1, existing+1000), db.records)
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
 // Migrated records have one time. Then a queue is flushed in reverse.
 func TestFewTimesAmongManyEqualOnesDecideNoOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

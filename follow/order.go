@@ -1,9 +1,9 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"example.com/msgpush"
@@ -51,17 +51,31 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T]) erro
 	return nil
 }
 
-// setOrder finds an order only if most neighbours agree, since single times may be wrong: the difference between the
-// number of ascents and descents must be at least half of the number of times, and at least three. The result is kept
-// if the list has several pages. A single page has the newest record in any case.
+// minTimes is the number of times that show the order of a list: a single one may be wrong.
+const minTimes = 6
+
+// setOrder compares the first half of the times with the other half. The order stays as it is unless three quarters of
+// one half are later than three quarters of the other: single times may be wrong, many may be equal, and the times may
+// have nothing to do with the order. The result is final if the list has several pages. A single page has the newest
+// record in any case.
 func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	hasSeveralPages := f.numbers.pages > 1
-	up, down := neighbours(times)
-	lead := max(up-down, down-up)
-	isClear := lead >= max(3, len(times)/2)
-	mayDecide := isClear || !hasSeveralPages
-	f.position.HasOrder = isClear && hasSeveralPages
-	f.position.NewestLast = up > down && mayDecide
+	if len(times) < 2 || hasSeveralPages && len(times) < minTimes {
+		return
+	}
+	half := len(times) / 2
+	first, other := slices.Sorted(slices.Values(times[:half])), slices.Sorted(slices.Values(times[half:]))
+	isNewestFirst := isLater(first, other)
+	isNewestLast := isLater(other, first)
+	if isNewestFirst || isNewestLast {
+		f.position.NewestLast = isNewestLast
+		f.position.HasOrder = hasSeveralPages
+	}
+}
+
+// isLater reports whether three quarters of the times a are later than three quarters of b. Both are sorted.
+func isLater(a, b []msgpush.DateTime) bool {
+	return a[len(a)/4] > b[len(b)-1-len(b)/4]
 }
 
 // startAgain makes the next poll a first start.
@@ -77,19 +91,6 @@ func (f *Follower[T]) startAgain() {
 		},
 		known: map[int64]int{},
 	}
-}
-
-// neighbours returns how many times are later than the one before, and how many are earlier.
-func neighbours(times []msgpush.DateTime) (later, earlier int) {
-	for i := 1; i < len(times); i++ {
-		switch cmp.Compare(times[i], times[i-1]) {
-		case 1:
-			later++
-		case -1:
-			earlier++
-		}
-	}
-	return later, earlier
 }
 
 // times returns the valid creation times of a page.
