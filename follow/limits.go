@@ -16,9 +16,9 @@ const (
 	// them, after which no known one is searched for: the known ones were probably deleted. Some services refuse
 	// the pages behind 10,000 records.
 	maxOld = 5_000
-	// maxUndecided is the number of undecided records, or 2 × Window if that is more, after which a known one
+	// maxUnknown is the number of unknown records, or 2 × Window if that is more, after which another known one
 	// below them is not searched for: an import of old records has seldom more.
-	maxUndecided = 5_000
+	maxUnknown = 5_000
 	// maxUnseen is the number of sweeps after which an id is forgotten that none of them has seen.
 	maxUnseen = 3
 

@@ -21,7 +21,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return err
 	}
 	newItems := r.newItems()
-	leavesNewer := r.hasDropped && len(newItems) > 0 // the next poll finds them
+	leavesNewer := r.hasDropped() && len(newItems) > 0 // the next poll finds them
 	if leavesNewer && (r.isNoneLeft() || r.missed > 0) {
 		f.failed(ofList, r.missing(len(newItems)))
 	}
@@ -103,6 +103,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		firstTotal: p.page.Total,
 		isSweep:    isSweep,
 		seen:       paging.IDSet{},
+		lastKnown:  -1,
 	}
 	for {
 		hasUnknown := r.add(p.items)

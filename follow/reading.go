@@ -18,12 +18,12 @@ type item[T any] struct {
 	stamp
 	record  T
 	omitted *msgpush.OmittedRecord // nil: record is set
+	isKnown bool                   // set by the reading
 }
 
 // A reading applies the rules to the records that a poll has read, from the newest one inward. For example,
-// let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. After 11, two records are
-// undecided. After 9, both are leading. After 10, which has a known record above, one is past the window. After 8,
-// it is missed.
+// let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. The new ones are 12 and 11, which
+// have no known record above and a known one below. 10 is missed, since it has one above.
 type reading[T any] struct {
 	position   *position
 	window     int
@@ -33,21 +33,18 @@ type reading[T any] struct {
 	hasEnd     bool  // it has read the list to its end
 	isCut      bool  // it has ended before, since a page failed or the list changed too fast
 	hasGap     bool  // records were skipped
-	hasDropped bool  // the newest records were dropped: a later poll finds them again
 
 	seen    paging.IDSet
-	records int     // that were read
-	stamps  []stamp // of the records that were read before records were dropped
-	known   int     // known records
+	records int       // that were read
+	items   []item[T] // the records, the newest one first, without those that were dropped
+	dropped []stamp   // the newest 2 × Window records, if records were dropped: a later poll finds them again
 
-	// These are unknown, with fewer than Window known records above.
-	leading   []item[T] // above the first known record: new
-	between   []item[T] // between known records: new
-	undecided []item[T] // no known record was seen below so far
-
-	pastWindow int // unknown records with Window known ones above, and none below so far
-	missed     int // records past the window below which a known one followed
-	older      int // unknown records since the latest known one, created before the newest known one
+	known     int // known records
+	leading   int // unknown records above the first known one
+	lastKnown int // the index of the latest known one; -1: none
+	unknown   int // records since the latest known one
+	missed    int // unknown records between known ones, with Window known ones above
+	older     int // unknown records since the latest known one, created before the newest known one
 }
 
 // add takes the records of a page, and reports whether one is unknown.
@@ -56,66 +53,59 @@ func (r *reading[T]) add(items []item[T]) (hasUnknown bool) {
 		if !r.seen.Add(it.id) {
 			continue // it moved to another page
 		}
+		it.isKnown = r.position.isKnown(it.id)
 		r.records++
-		if !r.hasDropped {
-			r.stamps = append(r.stamps, it.stamp)
-		}
-		if r.position.isKnown(it.id) {
-			r.addKnown()
+		r.items = append(r.items, it)
+		if it.isKnown {
+			r.countKnown()
 			continue
 		}
-		r.addUnknown(it)
 		hasUnknown = true
+		r.unknown++
+		if it.created != "" && it.created < r.position.Newest {
+			r.older++
+		}
+		isBacklog := r.known == 0 && len(r.items) >= r.maxHeld
+		if isBacklog {
+			r.dropNewerHalf()
+		}
 	}
 	return hasUnknown
 }
 
-// addKnown takes a known record, which stands below all records so far.
-func (r *reading[T]) addKnown() {
+// countKnown counts the latest record, which is known.
+func (r *reading[T]) countKnown() {
+	r.lastKnown = len(r.items) - 1
 	if r.known == 0 {
-		r.leading = r.undecided
-	} else {
-		r.between = append(r.between, r.undecided...)
+		r.leading = r.unknown
 	}
-	r.undecided = nil
+	if r.known >= r.window {
+		r.missed += r.unknown
+	}
 	r.known++
-	r.missed += r.pastWindow
-	r.pastWindow = 0
-	r.older = 0
+	r.unknown, r.older = 0, 0
 }
 
-func (r *reading[T]) addUnknown(it item[T]) {
-	if r.known < r.window {
-		r.hold(it)
-	} else {
-		r.pastWindow++
+// dropNewerHalf drops half of the records, all of which are unknown: older ones must be delivered first.
+func (r *reading[T]) dropNewerHalf() {
+	if !r.hasDropped() {
+		for _, it := range r.items[:min(len(r.items), 2*r.window)] {
+			r.dropped = append(r.dropped, it.stamp)
+		}
 	}
-	if it.created != "" && it.created < r.position.Newest {
-		r.older++
+	half := len(r.items) / 2
+	for _, it := range r.items[:half] {
+		r.seen.Remove(it.id) // an insertion may have moved it to a page that is not read yet
 	}
+	r.items = slices.Delete(r.items, 0, half)
 }
 
-// hold keeps a record that may be new. Older ones must be delivered first: of too many above the first known one,
-// it drops the newer half.
-func (r *reading[T]) hold(it item[T]) {
-	r.undecided = append(r.undecided, it)
-	isBacklog := r.known == 0 && len(r.undecided) >= r.maxHeld
-	if !isBacklog {
-		return
-	}
-	half := r.maxHeld / 2
-	for _, dropped := range r.undecided[:half] {
-		r.seen.Remove(dropped.id) // an insertion may have moved it to a page that is not read yet
-	}
-	r.undecided = slices.Delete(r.undecided, 0, half)
-	r.hasDropped = true
-}
+// hasDropped reports whether records were dropped.
+func (r *reading[T]) hasDropped() bool { return len(r.dropped) > 0 }
 
 // hasDepth reports whether enough records from the first known one on were read for a sweep. New ones do not
 // count.
-func (r *reading[T]) hasDepth() bool {
-	return r.known+len(r.undecided)+r.pastWindow+r.missed >= 2*r.window
-}
+func (r *reading[T]) hasDepth() bool { return r.known+r.unknown+r.missed >= 2*r.window }
 
 // A need says whether a poll needs the next page.
 type need int
@@ -175,12 +165,11 @@ func (r *reading[T]) isAboveKnown() bool {
 	return r.known == 0 && hadRecords
 }
 
-// mayHaveNew reports whether the undecided records are new if another known one stands below them. It may be
-// far below: they may be an import.
+// mayHaveNew reports whether the unknown records below the latest known one are new if another known one stands below
+// them. It may be far below: they may be an import.
 func (r *reading[T]) mayHaveNew() bool {
-	undecided := len(r.undecided)
 	isAnotherLeft := r.known < min(r.window, len(r.position.known))
-	return isAnotherLeft && undecided > 0 && undecided < max(2*r.window, maxUndecided)
+	return isAnotherLeft && r.unknown > 0 && r.unknown < max(2*r.window, maxUnknown)
 }
 
 // mayBeAbove reports whether the next page may have records that were inserted during the reading. If 60 are
@@ -191,29 +180,32 @@ func (r *reading[T]) mayBeAbove(total int64) bool {
 	return hasMoved && r.known > 0 && !r.position.NewestLast
 }
 
-// newItems returns the new records, the newest one first. It is called once: it may change leading.
-func (r *reading[T]) newItems() []item[T] {
-	switch {
-	case r.coversList():
-		return append(append(r.leading, r.between...), r.undecided...)
-	case !r.isNoneLeft():
-		return append(r.leading, r.between...)
-	case r.position.Newest == "":
-		return nil
+// newItems returns the new records, the newest one first.
+func (r *reading[T]) newItems() (newItems []item[T]) {
+	isWhole, isNoneLeft := r.coversList(), r.isNoneLeft()
+	knownAbove := 0
+	for i, it := range r.items {
+		if it.isKnown {
+			knownAbove++
+			continue
+		}
+		hasPlace := knownAbove < r.window && (i < r.lastKnown || isWhole)
+		isLater := isNoneLeft && r.position.Newest != "" && it.created > r.position.Newest
+		if hasPlace || isLater {
+			newItems = append(newItems, it)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(r.undecided), func(it item[T]) bool {
-		return it.created <= r.position.Newest
-	})
+	return newItems
 }
 
 // hasKnownAbove reports whether a known record stands above a new one.
 func (r *reading[T]) hasKnownAbove(newItems []item[T]) bool {
-	return r.known > 0 && len(newItems) > len(r.leading)
+	return r.known > 0 && len(newItems) > r.leading
 }
 
 // isNoneLeft reports whether no known record was found in a list that had others.
 func (r *reading[T]) isNoneLeft() bool {
-	return r.known == 0 && len(r.undecided) > 0 && !r.coversList()
+	return r.known == 0 && len(r.items) > 0 && !r.coversList()
 }
 
 // coversList reports whether the latest sweep and this poll read the whole list.
@@ -238,15 +230,18 @@ func (r *reading[T]) missing(found int) error {
 	return nil
 }
 
-// notNew returns the first records that are not new, at most 2 × Window.
+// notNew returns the newest records that are not new, at most 2 × Window. If records were dropped, none is new.
 func (r *reading[T]) notNew(newItems []item[T]) (stamps []stamp) {
+	if r.hasDropped() {
+		return r.dropped
+	}
 	isNew := map[int64]bool{}
 	for _, it := range newItems {
 		isNew[it.id] = true
 	}
-	for _, s := range r.stamps {
-		if !isNew[s.id] && len(stamps) < 2*r.window {
-			stamps = append(stamps, s)
+	for _, it := range r.items {
+		if !isNew[it.id] && len(stamps) < 2*r.window {
+			stamps = append(stamps, it.stamp)
 		}
 	}
 	return stamps
