@@ -2,6 +2,7 @@ package msgpush
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 )
 
@@ -67,7 +68,9 @@ func (c *Client) ForwardLogPager(params ForwardLogParams) Pager[ForwardLog] {
 	if params.MatchResult != nil {
 		params.MatchResult = new(*params.MatchResult)
 	}
+	filter, _ := json.Marshal(params) // cannot fail
 	return Pager[ForwardLog]{
+		Name: opForwardLogList.Name + " " + string(filter),
 		Fetch: func(ctx context.Context, r PageRequest) (*Page[ForwardLog], error) {
 			return c.ForwardLogList(ctx, ForwardLogRequest{r, params})
 		},

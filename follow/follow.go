@@ -72,7 +72,7 @@ import (
 // Options configure a [Follower]. The zero value is a first start with the defaults.
 type Options struct {
 	// Position is the Position of the batch that was stored last. It is empty at the very first start.
-	// It belongs to one list and its filter.
+	// It belongs to one list and its filter: New returns an error if the Name of the pager has changed.
 	Position string
 	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s.
 	PollInterval time.Duration
@@ -161,9 +161,9 @@ type Follower[T any] struct {
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the
 // PageSize of the pager, ignores its Prefetch, and sends no request. It returns an error for a pager
-// without Fetch or ID, a negative number, or a Position that it cannot read. Without Created, or if
-// responses report neither a total nor a number of pages, the newest record must stand at the start of the
-// list.
+// without Fetch or ID, a number that is negative or too large, or a Position that it cannot read or that
+// belongs to another list. Without Created, or if responses report neither a total nor a number of pages, the
+// newest record must stand at the start of the list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
 	case pager.Fetch == nil:
@@ -172,22 +172,19 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		return nil, errorf("the function ID of the pager is nil")
 	case pager.PageSize < 0:
 		return nil, errorf("PageSize of the pager is negative: %d", pager.PageSize)
-	case o.PollInterval < 0:
-		return nil, errorf("PollInterval is negative: %v", o.PollInterval)
-	case o.PollInterval > maxInterval:
-		return nil, errorf("PollInterval is longer than a year: %v", o.PollInterval)
-	case o.SweepInterval < 0:
-		return nil, errorf("SweepInterval is negative: %v", o.SweepInterval)
-	case o.Window < 0:
-		return nil, errorf("Window is negative: %d", o.Window)
-	case o.Window > maxWindow:
-		return nil, errorf("Window is greater than %d: %d", maxWindow, o.Window)
+	}
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	position, err := parsePosition(o.Position)
 	if err != nil {
 		return nil, errorf("Position is not that of a batch: %w", err)
 	}
-	position.Writer = cryptorand.Text()
+	if position.started && position.List != pager.Name {
+		const format = "Position belongs to the list %q, and not to %q: leave it empty to begin anew"
+		return nil, errorf(format, position.List, pager.Name)
+	}
+	position.List, position.Writer = pager.Name, cryptorand.Text()
 	pager.PageSize = cmp.Or(pager.PageSize, msgpush.DefaultPageSize)
 	o.PollInterval = cmp.Or(o.PollInterval, 10*time.Second)
 	o.SweepInterval = cmp.Or(o.SweepInterval, 10*time.Minute)
@@ -204,6 +201,23 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		behindEnd: new(msgpush.Page[T]),
 		status:    Status{NextStep: time.Now()},
 	}, nil
+}
+
+// check returns an error if a number is negative or too large.
+func (o Options) check() error {
+	switch {
+	case o.PollInterval < 0:
+		return errorf("PollInterval is negative: %v", o.PollInterval)
+	case o.PollInterval > maxInterval:
+		return errorf("PollInterval is longer than a year: %v", o.PollInterval)
+	case o.SweepInterval < 0:
+		return errorf("SweepInterval is negative: %v", o.SweepInterval)
+	case o.Window < 0:
+		return errorf("Window is negative: %d", o.Window)
+	case o.Window > maxWindow:
+		return errorf("Window is greater than %d: %d", maxWindow, o.Window)
+	}
+	return nil
 }
 
 // Run polls and calls store for each batch, one after another in the calling goroutine, until ctx ends.
@@ -230,7 +244,9 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 	}
 	f.store, f.report = store, f.options.OnError
 	if f.report == nil {
-		f.report = func(err error) { slog.WarnContext(ctx, "msgpush: following a list", "error", err) }
+		f.report = func(err error) {
+			slog.WarnContext(ctx, "msgpush: following a list", "list", f.pager.Name, "error", err)
+		}
 	}
 	for errs.OfContext(ctx) == nil {
 		err := f.poll(ctx)

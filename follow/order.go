@@ -85,6 +85,7 @@ func (f *Follower[T]) startAgain() {
 	}
 	f.position = position{
 		marks: marks{
+			List:       f.position.List,
 			Writer:     f.position.Writer,
 			HasOrder:   f.position.HasOrder,
 			NewestLast: f.position.NewestLast,

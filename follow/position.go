@@ -28,6 +28,8 @@ type storedPosition struct {
 
 // marks are the part of a position that is stored unchanged.
 type marks struct {
+	// List is the Name of the pager.
+	List string `json:"list,omitempty"`
 	// Writer is a random text of the follower, so that two followers never store the same position.
 	Writer string `json:"writer,omitempty"`
 	// Newest is the latest valid creation time that was seen.

@@ -38,6 +38,23 @@ func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
 	})
 }
 
+// Its records would be new: a changed filter would cause an alert for each of them.
+func TestPositionOfAnotherListIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed := (&service{}).pager(20)
+		failed.Name = `ForwardLogList {"matchResult":2}`
+		_, db := start(t, failed, follow.Options{})
+		wait(time.Minute)
+		all := failed
+		all.Name = "ForwardLogList {}"
+		_, err := follow.New(all, follow.Options{Position: db.position})
+		assert.EqualError(t, err, `msgpush: following a list: Position belongs to the list `+
+			`"ForwardLogList {\"matchResult\":2}", and not to "ForwardLogList {}": leave it empty to begin anew`)
+		_, err = follow.New(failed, follow.Options{Position: db.position})
+		assert.NoError(t, err)
+	})
+}
+
 // In a rolling deployment, the new process starts before the old one ends.
 func TestOfTwoFollowersTheSecondToStoreABatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
