@@ -12,6 +12,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"example.com/msgpush/internal/lenient"
 )
 
 // The codes of error responses. The API document shows only 200, for success.
@@ -85,20 +87,21 @@ func readBody(r *http.Request, hasBody bool) ([]byte, *rejection) {
 
 // decodeObject decodes a JSON object that has only members of a struct.
 func decodeObject(body []byte, to any) *rejection {
-	if !json.Valid(body) {
+	isObject := json.Valid(body) && bytes.HasPrefix(bytes.TrimSpace(body), []byte("{"))
+	if !isObject {
 		return reject(CodeBadRequest, "the body is not a JSON object")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(to); err != nil {
-		return reject(CodeBadRequest, "the body is not as the API document shows it: %s", reasonOf(err))
+		return reject(CodeBadRequest, "the body is not as the API document shows it: %s", reasonOf(err, to))
 	}
 	return nil
 }
 
-// reasonOf returns the text of an error of encoding/json without the types of Go, since clients in
+// reasonOf returns the text of an error of encoding/json for a value, without the types of Go, since clients in
 // other languages send requests too.
-func reasonOf(err error) string {
+func reasonOf(err error, to any) string {
 	typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
 		return strings.TrimPrefix(err.Error(), "json: ")
@@ -110,9 +113,9 @@ func reasonOf(err error) string {
 	case reflect.String:
 		expected = "a string"
 	}
-	member := ""
-	if typeErr.Field != "" {
-		member = typeErr.Field + ": "
+	text := "expected " + expected + ", found " + typeErr.Value
+	if member := lenient.KnownPath(reflect.TypeOf(to), typeErr.Field); member != "" {
+		return member + ": " + text
 	}
-	return member + "expected " + expected + ", found " + typeErr.Value
+	return text
 }

@@ -19,6 +19,6 @@ func TestReasonNamesTheExpectedType(t *testing.T) {
 		`{"Number":true}`: "Number: expected an integer, found bool",
 		`{"Object":[]}`:   "Object: expected an object, found array",
 	} {
-		assert.Equal(t, want, reasonOf(json.Unmarshal([]byte(text), &body)))
+		assert.Equal(t, want, reasonOf(json.Unmarshal([]byte(text), &body), &body))
 	}
 }

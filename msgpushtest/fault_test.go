@@ -212,6 +212,21 @@ func TestWithHeaderOverridesHeader(t *testing.T) {
 	}
 }
 
+func TestTruncatedResponseKeepsStatusAndHeaderOfABadRecord(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.SetRecords(msgpushtest.SampleRecords())
+	bad := msgpushtest.BadRecord(msgpushtest.SampleRecords().MailChannels[0].ID)
+	server.Inject(bad.WithStatus(503).WithHeader("X-Own", "1"), msgpushtest.Truncate())
+	req, err := http.NewRequest("GET", server.URL+"/api/open/mail/detail?mailId="+msgpushtest.SampleMailID, nil)
+	require.NoError(t, err)
+	req.Header.Set("access-key", server.AccessKey())
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	resp.Body.Close()
+	assert.Equal(t, 503, resp.StatusCode)
+	assert.Equal(t, "1", resp.Header.Get("X-Own"))
+}
+
 func TestErrorResponseHasDataOnlyIfItIsGiven(t *testing.T) {
 	server := msgpushtest.New(t)
 	for name, tt := range map[string]struct {

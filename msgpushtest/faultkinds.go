@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -113,9 +114,10 @@ func Truncate() Fault {
 		recorder := httptest.NewRecorder()
 		usual.respond(recorder, r)
 		body := recorder.Body.Bytes()
-		w.Header().Set("Content-Type", recorder.Header().Get("Content-Type"))
+		maps.Copy(w.Header(), recorder.Header())
 		// When the handler returns, net/http closes the connection, since the body is too short.
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(recorder.Code)
 		_, _ = w.Write(body[:len(body)/2])
 	}}
 }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 
@@ -23,7 +22,7 @@ type operation struct {
 	data func(s *Server, query url.Values, body []byte) (any, *rejection)
 }
 
-// specified has the operations by path.
+// specified has the operations by path: in the API document, no path has two methods.
 var specified = byPath()
 
 func byPath() map[string]msgpush.Operation {
@@ -149,9 +148,8 @@ func forwardLogList(s *Server, _ url.Values, body []byte) (any, *rejection) {
 	return pageOf(s, request.PageRequest, func() []msgpush.ForwardLog { return s.store.matching(request.Params) })
 }
 
-// pageOf returns the requested page of list. 0 means the default. If a call of the function of
-// UpdateBetweenPages is due, pageOf calls it first, so the caller must not hold mu. list is called with
-// mu held.
+// pageOf returns the requested page of list. 0 means the default. pageOf may call the function of
+// UpdateBetweenPages, so the caller must not hold mu. list is called with mu held.
 func pageOf[T any](s *Server, request msgpush.PageRequest, list func() []T) (any, *rejection) {
 	current := cmp.Or(request.Current, 1)
 	size := cmp.Or(request.PageSize, msgpush.DefaultPageSize)
@@ -161,7 +159,7 @@ func pageOf[T any](s *Server, request msgpush.PageRequest, list func() []T) (any
 	if size < 1 || size > math.MaxInt32 {
 		return nil, reject(CodeBadRequest, "pageSize is %d, not between 1 and %d", size, math.MaxInt32)
 	}
-	s.updateBeforePage(reflect.TypeFor[T]())
+	s.updateBeforePage(current)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	records := list()

@@ -83,7 +83,7 @@ func TestInMemoryTransfersLargeBodies(t *testing.T) {
 	client := server.Client()
 	large := msgpush.Request{Method: "POST", Path: "/api/open/mp/list", Body: strings.Repeat("x", 3<<20)}
 	_, err := msgpush.Call[any](ctx, client, large)
-	assert.ErrorContains(t, err, "the body is not as the API document shows it")
+	assert.ErrorContains(t, err, "the body is not a JSON object")
 	page, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{PageRequest: msgpush.PageRequest{PageSize: 4_000}})
 	require.NoError(t, err)
 	assert.Len(t, page.List, 4_000)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"example.com/msgpush/internal/redact"
 )
 
 // A TB is a [*testing.T] or [*testing.B]. In a fuzz test, make the server in the fuzz target, with
@@ -17,8 +19,8 @@ type TB interface {
 	Logf(format string, args ...any)
 }
 
-// maxReported is the maximum number of requests that are logged when a test fails.
-const maxReported = 50
+// If a test fails, the last maxReported requests are logged, with maxLine characters each.
+const maxReported, maxLine = 50, 500
 
 // New starts a [Server] that is closed when the test ends. The test fails for
 //
@@ -81,7 +83,7 @@ func (s *Server) report(tb TB) {
 	}
 	var lines strings.Builder
 	for i := max(0, len(requests)-maxReported); i < len(requests); i++ {
-		fmt.Fprintf(&lines, "\n%d: %v", i+1, requests[i])
+		fmt.Fprintf(&lines, "\n%d: %s", i+1, redact.Shorten(requests[i].String(), maxLine))
 	}
 	tb.Logf("msgpushtest: requests that arrived: %d%s", len(requests), lines.String())
 }

@@ -182,79 +182,47 @@ func TestUsedOrClearedFaultDoesNotFailTheTest(t *testing.T) {
 
 func TestUnusedUpdateBetweenPagesFailsTheTest(t *testing.T) {
 	update := func(*msgpushtest.Records) {}
-	tests := []struct {
-		name string
-		test func(*msgpushtest.Server)
-		want string // the request
-	}{
-		{
-			name: "no page",
-			test: func(s *msgpushtest.Server) { s.UpdateBetweenPages(update) },
-			want: "no page",
+	for name, test := range map[string]func(*msgpushtest.Server){
+		"no page":    func(*msgpushtest.Server) {},
+		"not a list": func(s *msgpushtest.Server) { _ = calls[msgpushtest.MailDetail](clientOf(s)) },
+		"page 1":     list,
+		"called and replaced, and the other one not called": func(s *msgpushtest.Server) {
+			secondPage(s)
+			s.UpdateBetweenPages(update)
 		},
-		{
-			name: "not a list",
-			test: func(s *msgpushtest.Server) {
-				s.UpdateBetweenPages(update)
-				_ = calls[msgpushtest.MailDetail](clientOf(s))
-			},
-			want: "no page",
+		"replaced before it was called": func(s *msgpushtest.Server) {
+			s.UpdateBetweenPages(update)
+			secondPage(s)
 		},
-		{
-			name: "one page",
-			test: func(s *msgpushtest.Server) {
-				s.UpdateBetweenPages(update)
-				list(s)
-			},
-			want: "only one page of each list",
+		"page rejected, such as one of a wrong key": func(s *msgpushtest.Server) {
+			s.Inject(msgpushtest.RejectKey())
+			secondPage(s)
 		},
-		{
-			name: "called and replaced, and the other one not called",
-			test: func(s *msgpushtest.Server) {
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs := errorsOf(t, func(s *msgpushtest.Server) {
 				s.UpdateBetweenPages(update)
-				list(s)
-				list(s)
-				s.UpdateBetweenPages(update)
-				list(s)
-			},
-			want: "only one page of each list",
-		},
-		{
-			name: "replaced before it was called",
-			test: func(s *msgpushtest.Server) {
-				s.UpdateBetweenPages(update)
-				s.UpdateBetweenPages(update)
-				list(s)
-				list(s)
-			},
-			want: "no page",
-		},
-		{
-			name: "page rejected, such as one of a wrong key",
-			test: func(s *msgpushtest.Server) {
-				s.UpdateBetweenPages(update)
-				s.Inject(msgpushtest.RejectKey())
-				list(s)
-				list(s)
-			},
-			want: "only one page of each list",
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, []string{"msgpushtest: the function of UpdateBetweenPages was never called, since " + tt.want +
-				" was requested: request a second page, or call UpdateBetweenPages(nil)"}, errorsOf(t, tt.test))
+				test(s)
+			})
+			assert.Equal(t, []string{"msgpushtest: the function of UpdateBetweenPages was never called, since no page " +
+				"behind page 1 was requested: request a second page, or call UpdateBetweenPages(nil)"}, errs)
 		})
 	}
+}
+
+func secondPage(s *msgpushtest.Server) { _ = listSecondPage(clientOf(s)) }
+
+func listSecondPage(c *msgpush.Client) error {
+	_, err := c.MPList(ctx, msgpush.PageRequest{Current: 2})
+	return err
 }
 
 func TestUsedOrRemovedUpdateBetweenPagesDoesNotFailTheTest(t *testing.T) {
 	update := func(*msgpushtest.Records) {}
 	assert.Empty(t, errorsOf(t, func(s *msgpushtest.Server) {
 		s.UpdateBetweenPages(update)
-		list(s)
-		list(s)
-	}), "two pages")
+		secondPage(s)
+	}), "page 2")
 	assert.Empty(t, errorsOf(t, func(s *msgpushtest.Server) {
 		s.UpdateBetweenPages(update)
 		s.UpdateBetweenPages(nil)

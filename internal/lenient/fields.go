@@ -84,8 +84,8 @@ func recordOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// KnownPath returns the beginning of a path, such as "data.list.name", that names fields of structs in
-// a value of type t. The rest may be keys of maps.
+// KnownPath returns the beginning of a path of encoding/json, such as "data.list.name", that names fields of structs in
+// a value of type t. The rest may be keys of maps. It leaves out the names of embedded structs.
 func KnownPath(t reflect.Type, path string) string {
 	var known []string
 	for name := range strings.SplitSeq(path, ".") {
@@ -94,6 +94,9 @@ func KnownPath(t reflect.Type, path string) string {
 			break
 		}
 		field, ok := fieldsOf(t)[name]
+		if embedded, isField := t.FieldByName(name); !ok && isField && embedded.Anonymous {
+			continue // encoding/json names embedded structs, whose fields are members of t
+		}
 		if !ok {
 			break
 		}

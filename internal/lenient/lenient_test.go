@@ -201,6 +201,12 @@ func TestKnownPathEndsAtTheKeyOfAMap(t *testing.T) {
 		assert.Equal(t, want, lenient.KnownPath(reflect.TypeFor[*target](), path), path)
 	}
 	assert.Empty(t, lenient.KnownPath(reflect.TypeFor[map[string]int](), "id"))
+
+	type Base struct{ ID int }
+	type embedding struct{ Base }
+	var typeErr *json.UnmarshalTypeError
+	require.ErrorAs(t, json.Unmarshal([]byte(`{"ID":"x"}`), new(embedding)), &typeErr)
+	assert.Equal(t, "ID", lenient.KnownPath(reflect.TypeFor[embedding](), typeErr.Field), typeErr.Field)
 }
 
 func FuzzConvert(f *testing.F) {
