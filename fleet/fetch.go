@@ -62,7 +62,7 @@ func (s *KeySource) complete(r record, failure error) error {
 	}
 	s.state.endFetch(state, wait)
 	switch {
-	case errors.Is(err, errNotStored): // the call asks for the key of the other replica
+	case errors.Is(err, errNotStored): // the call requests the key of the other replica
 	case failure != nil:
 		s.state.fail(failure, time.Now().Add(wait))
 		return failure

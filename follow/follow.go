@@ -14,9 +14,9 @@
 // The newest record stands at the start of the list or at its end. "Above" means closer to it. A record
 // is known if its id is in the position, which holds the ids of the records at the newest places.
 //
-//   - New. A record is new if it is not known, fewer than Window known ones stand above it, and a known one
-//     stands below it, or the latest sweep and this poll both read the whole list. If no known one is left, a
-//     record is new if it was created after all of them.
+//   - New. An unknown record is new if fewer than Window known ones stand above it, and a known one stands
+//     below it. If the latest sweep and this poll both read the whole list, no known one needs to stand below.
+//     If no known one is left, a record is new if it was created after all of them.
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window known
@@ -100,7 +100,8 @@ const prefix = "msgpush: following a list: "
 func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format, args...) }
 
 // An OmittedError is the error of OnError for a record without an id, which is not delivered. A follower reports it
-// once. All records for which the ID function of the pager returns 0 are reported as one, without JSON.
+// once, and again after a restart. All records for which the ID function of the pager returns 0 are reported as one,
+// without JSON.
 type OmittedError struct {
 	// Record has the JSON of the record, which may contain secrets.
 	Record msgpush.OmittedRecord

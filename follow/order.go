@@ -54,7 +54,7 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T]) erro
 // minTimes is the number of times that show the order of a list: a single one may be wrong.
 const minTimes = 6
 
-// setOrder compares the first half of the times with the other half. The order stays as it is unless three quarters of
+// setOrder compares the first half of the times with the other half. The order does not change unless three quarters of
 // one half are later than three quarters of the other: single times may be wrong, many may be equal, and the times may
 // have nothing to do with the order. The result is final if the list has several pages. A single page has the newest
 // record in any case.

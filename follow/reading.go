@@ -36,7 +36,7 @@ type reading[T any] struct {
 
 	seen    paging.IDSet
 	records int       // that were read
-	items   []item[T] // the records, the newest one first, without those that were dropped
+	items   []item[T] // the records, the newest one first, except the dropped ones
 	dropped []stamp   // the newest 2 × Window records, if records were dropped: a later poll finds them again
 
 	known     int // known records
@@ -86,7 +86,7 @@ func (r *reading[T]) countKnown() {
 	r.unknown, r.older = 0, 0
 }
 
-// dropNewerHalf drops half of the records, all of which are unknown: older ones must be delivered first.
+// dropNewerHalf drops the newer half of the records, which are unknown: older ones must be delivered first.
 func (r *reading[T]) dropNewerHalf() {
 	if !r.hasDropped() {
 		for _, it := range r.items[:min(len(r.items), 2*r.window)] {

@@ -22,7 +22,7 @@
 // # Virtual time
 //
 // A server with the option [InMemory] works inside a testing/synctest bubble, where a day of
-// waiting takes no real time. Make the server inside the bubble, with the bubble's t, and use it
+// waiting takes almost no real time. Make the server inside the bubble, with the bubble's t, and use it
 // only there: otherwise, the runtime ends the program with an error such as "receive on synctest
 // channel from outside bubble".
 //

@@ -54,7 +54,7 @@ type cursor struct {
 	requested int64 // page size of the requests of this pass
 	hasIDs    bool
 	isSecond  bool // this is the second pass
-	toEnd     bool // this pass reads to the end: numbers do not show what the first one lacks
+	toEnd     bool // this pass reads to the end: numbers do not show which records the first one lacks
 	lacksPage bool // the last page does not exist, although the total promises it
 
 	// The list, by the responses.
