@@ -217,7 +217,7 @@ func TestTruncatedResponseKeepsStatusAndHeaderOfABadRecord(t *testing.T) {
 	server.SetRecords(msgpushtest.SampleRecords())
 	bad := msgpushtest.BadRecord(msgpushtest.SampleRecords().MailChannels[0].ID)
 	server.Inject(bad.WithStatus(503).WithHeader("X-Own", "1"), msgpushtest.Truncate())
-	req, err := http.NewRequest("GET", server.URL+"/api/open/mail/detail?mailId="+msgpushtest.SampleMailID, nil)
+	req, err := http.NewRequest(http.MethodGet, server.URL+"/api/open/mail/detail?mailId="+msgpushtest.SampleMailID, nil)
 	require.NoError(t, err)
 	req.Header.Set("access-key", server.AccessKey())
 	resp, err := http.DefaultClient.Do(req)

@@ -231,8 +231,8 @@ func TestPromisedPageThatDoesNotExistIsAnError(t *testing.T) {
 		list = []int64{2, 3, 4, 5}
 		return page, err
 	})
-	assert.EqualError(t, err, "msgpush: page 5: HTTP 404; page 3: inconsistent list: 5 records came, but others may be missing, "+
-		"since a page does not exist that the total promises")
+	assert.EqualError(t, err, "msgpush: page 5: HTTP 404; page 3: inconsistent list: 5 records came, "+
+		"but others may be missing, since a page does not exist that the total promises")
 	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 5}, delivered)
 }
 
