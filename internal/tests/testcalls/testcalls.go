@@ -156,8 +156,9 @@ func pagerOf(m reflect.Method, client *msgpush.Client) reflect.Value {
 	return pager
 }
 
-// checkPager returns an error if the Pager of a list lacks a function: without ID, it would read pages of a
-// test without end, and without Created, package follow would not see the order of the list.
+// checkPager returns an error if the Pager of a list lacks a field: without ID, it would read pages of a
+// test without end. Without Name, package follow would accept the position of another list, and without Created, it
+// would not see the order.
 func checkPager(m reflect.Method) error {
 	pager := pagerOf(m, new(msgpush.Client))
 	id, created := pager.FieldByName("ID"), pager.FieldByName("Created")
@@ -166,6 +167,8 @@ func checkPager(m reflect.Method) error {
 	switch {
 	case id.IsNil():
 		return fmt.Errorf("the Pager of msgpush.Client.%s has no ID function: set it", m.Name)
+	case pager.FieldByName("Name").IsZero():
+		return fmt.Errorf("the Pager of msgpush.Client.%s has no Name: set it to that of the operation", m.Name)
 	case created.IsNil() && hasCreateTime:
 		return fmt.Errorf("the Pager of msgpush.Client.%s has no Created function: let it return the CreateTime", m.Name)
 	}
