@@ -19,7 +19,7 @@ type Client struct {
 	UnimplementedOperations
 
 	caller      *call.Caller
-	decoder     decoder
+	unmarshal   unmarshalFunc
 	observeCall func(context.Context, CallResult) // nil: none
 }
 
@@ -60,7 +60,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	keys.Add(accessKey)
 	return &Client{
 		caller:      call.NewCaller(s.config, keys),
-		decoder:     s.decoder,
+		unmarshal:   s.unmarshal,
 		observeCall: s.observeCall,
 	}, nil
 }

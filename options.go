@@ -179,7 +179,7 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 		if unmarshal == nil {
 			return errors.New("WithUnmarshal: the function is nil")
 		}
-		s.decoder, s.config.KeepsInput = decoder{unmarshal: unmarshal}, true
+		s.unmarshal, s.config.KeepsInput = unmarshal, true
 		return nil
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -23,7 +22,7 @@ import (
 // settings are the arguments of [NewClient].
 type settings struct {
 	config      call.Config
-	decoder     decoder
+	unmarshal   unmarshalFunc
 	httpTimeout time.Duration // of the http.Client; 0: none
 	plainHTTP   bool
 	logger      *slog.Logger                      // nil: none
@@ -47,7 +46,7 @@ func newSettings(baseURL, accessKey string, opts []Option) (*settings, error) {
 			MaxResponseBytes: DefaultMaxResponseBytes,
 			ErrNoAccessKey:   ErrNoAccessKey,
 		},
-		decoder: decoder{json.Unmarshal, new(atomic.Bool)},
+		unmarshal: json.Unmarshal,
 	}
 	for i, opt := range opts {
 		if opt == nil {
