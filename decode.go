@@ -89,7 +89,7 @@ func convertScalars[T any](body []byte) (converted []byte, changed bool) {
 	return lenient.Convert(body, reflect.TypeFor[Envelope[*T]](), recordTypeOf[T](), reflect.TypeFor[Secret]())
 }
 
-// dataOf returns the data of a body that has been decoded before.
+// dataOf returns the JSON of the data. The body has been decoded before, without an error.
 func dataOf(body []byte) []byte {
 	var env Envelope[json.RawMessage]
 	_ = json.Unmarshal(body, &env)

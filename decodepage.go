@@ -124,7 +124,7 @@ func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
 	return omittedError(p.Omitted, len(raw.List)), nil
 }
 
-// decodeRecord decodes the JSON of a record, which must not be empty.
+// decodeRecord decodes a record. It returns an error if the record has neither a value nor an id.
 func decodeRecord[T any](text []byte, record *T) error {
 	*record = *new(T)
 	err := json.Unmarshal(text, record)

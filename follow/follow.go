@@ -20,7 +20,7 @@
 //   - First start. The records that exist become known, and none is new. They are read twice, since a
 //     reading misses a record if another one is deleted meanwhile.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window known
-//     records were seen. If the total falls between two pages, it goes back by so many records, since they may
+//     records were seen. If the total falls between two pages, it goes back by as many records, since they may
 //     have moved.
 //   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the
 //     first known one on. They become known; ids that three sweeps have not seen are forgotten.

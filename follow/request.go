@@ -107,7 +107,7 @@ type listNumbers struct {
 	maxTotal int64 // the highest total since the latest sweep
 }
 
-// take takes the numbers of a response, which has a page of so many records.
+// take takes the numbers of a response, whose page has a number of records.
 func (n *listNumbers) take(pages int, total int64, records int) {
 	n.longest = max(n.longest, records)
 	n.maxTotal = max(n.maxTotal, total)

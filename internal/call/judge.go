@@ -102,7 +102,7 @@ func (c *Caller) unsuccessful(s *state, resp *http.Response, b rejectedBody) *Fa
 	}
 	if httpspec.IsSuccess(f.Status) && !f.isErrorEnvelope() {
 		f.setUndecodable(b)
-		f.Body = bytes.Clone(bytesOf(resp)) // with HTTP 204, b has the envelope that stands for an empty body
+		f.Body = bytes.Clone(bytesOf(resp)) // not that of b, which is successWithoutData for HTTP 204
 	} else {
 		c.setErrorResponse(f, b)
 		f.NotProcessed = f.isRejection() && !s.earlierMayBeProcessed

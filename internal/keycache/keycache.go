@@ -199,7 +199,7 @@ func (c *Cache) run(ctx context.Context, f *pendingFetch) {
 	}
 }
 
-// checkKey returns an error for a key that is invalid or has expired.
+// checkKey returns an error for a key that a header cannot have, or that has expired.
 func checkKey(key string, expires time.Time) error {
 	if err := httpspec.CheckKey("the key", key); err != nil {
 		return err

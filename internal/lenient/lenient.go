@@ -34,7 +34,7 @@ func Convert(body []byte, t, record, text reflect.Type) (converted []byte, chang
 type scanner struct {
 	body     []byte
 	pos      int
-	out      []byte // the result for the first copied bytes of body
+	out      []byte // the result for body[:copied]
 	copied   int
 	record   reflect.Type
 	text     reflect.Type // a string that decodes itself from text

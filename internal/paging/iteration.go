@@ -24,7 +24,7 @@ type Iteration[T, O any] struct {
 	depth    int                  // how many pages to prefetch now: one more after each page, 0 after Close
 }
 
-// maxProblems limits the errors of pages that an iteration keeps.
+// maxProblems is the number of errors of pages that an iteration keeps: each page of a long list may have one.
 const maxProblems = 10
 
 // New returns an iteration that prefetches up to a number of pages. pageSize is positive, and prefetch is not

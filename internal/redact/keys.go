@@ -15,7 +15,7 @@ import (
 	"example.com/msgpush/internal/httpspec"
 )
 
-// Placeholder replaces a key.
+// Placeholder stands in a text in place of a key or a msgpush.Secret.
 const Placeholder = "[redacted]"
 
 // MaxText is the number of bytes of a text that Text reads.
