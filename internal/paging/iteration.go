@@ -139,6 +139,13 @@ func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*
 	if it.nextPage < last {
 		return nil, noSuchPage
 	}
+	if it.cursor.isTotalTooLow() { // the page may exist, and the error may be one of a moment
+		it.cursor.limit.otherPages++
+		page, err := it.request(ctx)
+		if page != nil || !it.source.IsNoSuchPage(err) {
+			return page, err
+		}
+	}
 	it.lastPageErr = AtPage(it.nextPage, noSuchPage)
 	it.cursor.lacksPage = it.cursor.lacksPage || isPromised
 	return new(Response[T, O]), nil

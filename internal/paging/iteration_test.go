@@ -236,6 +236,32 @@ func TestPromisedPageThatDoesNotExistIsAnError(t *testing.T) {
 	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 5}, delivered)
 }
 
+// The total is a cap of 4 of 10 records. An error code for a moment is no end of the list.
+func TestErrorOfAMomentBehindATotalThatIsACapIsNotTheEnd(t *testing.T) {
+	requests := map[int]int{}
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		requests[number]++
+		if number == 4 && requests[number] == 1 {
+			return nil, errNoPage
+		}
+		page, err := pageOf(numbers(1, 10), number, size)
+		if page != nil {
+			page.Total = 4
+		}
+		return page, err
+	})
+	assert.NoError(t, err)
+	assert.Equal(t, numbers(1, 10), delivered)
+	assert.Equal(t, map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 5: 1, 6: 2}, requests)
+}
+
+func numbers(first, last int64) (ids []int64) {
+	for id := first; id <= last; id++ {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
 // A service that sends the same page again and again makes no progress, although each page leaves out
 // a record.
 func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
