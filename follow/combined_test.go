@@ -185,16 +185,3 @@ func TestCreationTimesWithoutAMeaningDecideNoOrder(t *testing.T) {
 		})
 	}
 }
-
-func TestPagesOfRecordsWithoutAnIDEndNoPoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		_, db := startOn(t, s)
-		s.change(func(list []int64) []int64 {
-			withoutID := make([]int64, 100)
-			return slices.Concat(withoutID, numbers(1010, 1001), list)
-		})
-		wait(time.Hour)
-		assert.Equal(t, numbers(1001, 1010), db.records)
-	})
-}

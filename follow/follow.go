@@ -54,7 +54,6 @@ import (
 	"cmp"
 	"context"
 	cryptorand "crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,34 +98,14 @@ const prefix = "msgpush: following a list: "
 // errorf returns an error of this package.
 func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format, args...) }
 
-// An OmittedError is the error of OnError for a record without an id, which is not delivered. A follower reports it
-// once, and again after a restart. All records for which the ID function of the pager returns 0 are reported as one,
-// without JSON.
-type OmittedError struct {
-	// Record has the JSON of the record, which may contain secrets.
-	Record msgpush.OmittedRecord
-}
-
-// Error does not quote the record.
-func (e *OmittedError) Error() string {
-	return prefix + "a record without an id: " + e.Record.Err.Error()
-}
-
-// Unwrap returns the error of the decoder.
-func (e *OmittedError) Unwrap() error { return e.Record.Err }
-
-// Is reports whether target is [msgpush.ErrOmitted].
-func (e *OmittedError) Is(target error) bool { return target == msgpush.ErrOmitted }
-
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {
 	// Records holds new records, the oldest first, in the order of the list. With Omitted, there are at
 	// most 500. There are none in the first batch of a first start, nor after a sweep that changed only the
 	// Position: store that batch, too.
 	Records []T
-	// Omitted holds new records that cannot be decoded, with their ids. A program may send an alert for
-	// their JSON. Their order relative to Records is not known. A record without an id is not in a batch:
-	// OnError gets an [OmittedError].
+	// Omitted holds new records that cannot be decoded. A program may send an alert for their JSON. Their order
+	// relative to Records is not known. A record without an id gets a negative one, which is computed from its JSON.
 	Omitted []msgpush.OmittedRecord
 	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
 	Position string
@@ -152,8 +131,7 @@ type Follower[T any] struct {
 	stored   string    // the position that was stored last
 	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
 	failures failures
-	mustWait time.Duration              // before the next reading, by Retry-After
-	reported map[[sha256.Size]byte]bool // records without an id
+	mustWait time.Duration // before the next reading, by Retry-After
 
 	numbers      listNumbers
 	checkedPages int              // the number of pages when checkOrder was called
@@ -198,7 +176,6 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		position:  position,
 		stored:    o.Position,
 		numbers:   listNumbers{maxTotal: position.Total},
-		reported:  map[[sha256.Size]byte]bool{},
 		behindEnd: new(msgpush.Page[T]),
 		status:    Status{NextStep: time.Now()},
 	}, nil

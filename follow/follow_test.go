@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -89,7 +90,7 @@ func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {
 	})
 }
 
-func TestRecordWhoseIDIsZeroIsReported(t *testing.T) {
+func TestRecordsWhoseIDIsZeroCountAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(30, 1)}
 		pager := s.pager(20)
@@ -97,10 +98,13 @@ func TestRecordWhoseIDIsZeroIsReported(t *testing.T) {
 		r, db := start(t, pager, follow.Options{})
 		wait(time.Minute)
 		s.prepend(1001)
-		wait(time.Minute)
-		require.Len(t, r.errors(), 1)
-		assert.ErrorContains(t, r.errors()[0], "the ID of the pager returns 0")
-		assert.Empty(t, db.records)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001}, db.stored())
+		assert.Empty(t, r.errors())
+		s.prepend(2002)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001}, db.stored())
+		assert.Len(t, r.missing(), 1)
 	})
 }
 
@@ -133,39 +137,32 @@ func TestOmittedRecordIsDeliveredOnceWithItsJSON(t *testing.T) {
 	})
 }
 
-func TestOmittedRecordWithoutAnIDIsReported(t *testing.T) {
+func TestOmittedRecordWithoutAnIDIsRecognizedByItsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(30, 1)}
-		s.edit = func(number int, p *page) {
-			if number == 1 {
-				p.Omitted = []msgpush.OmittedRecord{{Index: 0, JSON: []byte(`{}`), Err: errors.New("no id")}}
+		s := &service{list: numbers(300, 1)}
+		s.edit = func(_ int, p *page) { // each number above 1000 is such a record
+			for i, n := range slices.Backward(p.List) {
+				if n > 1000 {
+					p.List = slices.Delete(p.List, i, i+1)
+					bad := msgpush.OmittedRecord{Index: i, JSON: fmt.Appendf(nil, `{"name":"%d"}`, n), Err: errors.New("no id")}
+					p.Omitted = slices.Insert(p.Omitted, 0, bad)
+				}
 			}
 		}
-		r, db := start(t, s.pager(20), follow.Options{})
-		wait(5 * time.Minute)
-		require.Len(t, r.errors(), 1, "not with each poll")
-		assert.ErrorContains(t, r.errors()[0], "a record without an id: no id")
-		omitted, ok := errors.AsType[*follow.OmittedError](r.errors()[0])
-		assert.ErrorIs(t, r.errors()[0], msgpush.ErrOmitted)
-		require.True(t, ok)
-		assert.Equal(t, `{}`, string(omitted.Record.JSON))
-		assert.EqualValues(t, 1, r.Status().Omitted)
-		s.prepend(1001)
-		wait(time.Minute)
-		assert.Equal(t, []int64{1001}, db.records)
-		assert.Empty(t, db.omitted)
-	})
-}
-
-func TestRecordWithoutAnIDIsNotReportedAsMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(500, 1)}
 		r, db := startOn(t, s)
-		s.change(func(list []int64) []int64 { return append([]int64{0}, list...) }) // its ID is 0
+		s.prepend(1001, 1002)
+		wait(2 * time.Hour)
+		r.stop()
+		s.prepend(500)
+		r = restart(t, s.pager(20), db, follow.Options{Window: 10})
+		s.insertAt(15, 501) // too far from the newest record
 		wait(time.Hour)
-		assert.Empty(t, db.stored())
-		require.Len(t, r.errors(), 1)
-		assert.ErrorAs(t, r.errors()[0], new(*follow.OmittedError))
-		assert.NoError(t, r.Status().Check(limit))
+		assert.Equal(t, []int64{500}, db.records)
+		require.Len(t, db.omitted, 2)
+		assert.Equal(t, `{"name":"1001"}`, string(db.omitted[0].JSON))
+		assert.Equal(t, `{"name":"1002"}`, string(db.omitted[1].JSON))
+		assert.Negative(t, db.omitted[0].ID)
+		assert.NotEqual(t, db.omitted[0].ID, db.omitted[1].ID)
+		assert.Len(t, r.missing(), 1, "the record that is too far")
 	})
 }

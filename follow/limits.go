@@ -35,5 +35,4 @@ const (
 
 	maxInterval = 365 * 24 * time.Hour // of polls, so that no sum of waits overflows
 	maxWindow   = 1_000_000            // the ids of 2 × Window records are in each position
-	maxReported = 1000                 // records without an id that are remembered
 )

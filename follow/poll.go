@@ -79,7 +79,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	if r.records == 0 && len(f.position.known) > 0 {
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
-	f.position.Total = max(r.firstTotal, f.numbers.maxTotal) - int64(len(newItems))
+	f.position.Total = max(r.firstTotal, r.maxTotal) - int64(len(newItems))
 	f.numbers.maxTotal = 0
 	if r.hasGap {
 		return false // the skipped page may have the known record that makes others new
@@ -101,6 +101,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		window:     f.options.Window,
 		maxHeld:    f.maxHeld,
 		firstTotal: p.page.Total,
+		maxTotal:   f.numbers.maxTotal,
 		isSweep:    isSweep,
 		seen:       paging.IDSet{},
 		lastKnown:  -1,

@@ -20,8 +20,7 @@ type Status struct {
 	// NextStep is when the next request or call of store begins. While one runs, it is the time when that
 	// one began. At first, it is the time of New.
 	NextStep time.Time
-	// Omitted is the number of records that could not be decoded, in stored batches of this follower, plus
-	// the number of each [OmittedError] that was reported.
+	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64
 	// Err is the latest error of what fails now: a request, after its retries, or store. If both fail, it is the
 	// error of what has failed for longer. It wraps [ErrMissing] if the latest sweep lacked records, or found no

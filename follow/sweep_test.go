@@ -156,3 +156,26 @@ func TestLateRecordsAreDelivered(t *testing.T) {
 		})
 	}
 }
+
+func TestInsertionsDuringASweepHideNoMissingRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(200, 1)}
+		r, db := start(t, s.pager(10), follow.Options{Window: 20})
+		wait(time.Minute)
+		hasInserted := false
+		s.setEdit(func(number int, _ *page) {
+			if number == 2 && !hasInserted { // of a sweep
+				hasInserted = true
+				s.list = slices.Insert(s.list, 0, 1003, 1002, 1001)
+			}
+		})
+		wait(15 * time.Minute)
+		for record := range int64(5) {
+			s.insertAt(120, 501+record)
+		}
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1003), db.records)
+		require.Len(t, r.missing(), 1)
+		assert.ErrorContains(t, r.missing()[0], "the list grew by 5 more than were found")
+	})
+}
