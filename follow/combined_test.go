@@ -171,17 +171,51 @@ func TestListOfWhichDeepPagesAreRefusedIsFollowedAfterADeletion(t *testing.T) {
 }
 
 func TestCreationTimesWithoutAMeaningDecideNoOrder(t *testing.T) {
-	for seed := range uint64(20) {
-		inBubble(t, fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			s := &service{list: numbers(1000, 1)}
-			s.created = func(n int64) msgpush.DateTime {
-				return created(rand.New(rand.NewPCG(seed, uint64(n))).Int64N(100_000))
-			}
-			s.edit = func(_ int, p *page) { p.Total = 0 }
-			_, db := startOn(t, s)
-			s.prepend(numbers(1001, 1010)...)
-			wait(time.Hour)
-			assert.Equal(t, numbers(1001, 1010), db.records)
-		})
+	for _, existing := range []int64{24, 40, 1000} {
+		for seed := range uint64(30) {
+			inBubble(t, fmt.Sprintf("%d records, seed %d", existing, seed), func(t *testing.T) {
+				s := &service{list: numbers(existing, 1)}
+				s.created = func(n int64) msgpush.DateTime {
+					if n > 1000 {
+						return created(100_000 + n)
+					}
+					return created(rand.New(rand.NewPCG(seed, uint64(n))).Int64N(100_000))
+				}
+				_, db := start(t, s.pager(20), follow.Options{Window: 20})
+				wait(time.Minute)
+				for n := range int64(50) {
+					s.prepend(1001 + n)
+					wait(30 * time.Second)
+				}
+				assert.Equal(t, numbers(1001, 1050), db.stored())
+			})
+		}
 	}
+}
+
+// Two times of the first page are out of order. Then it has the same time for all records.
+func TestNewestRecordIsExpectedAtTheStartUntilTheOrderIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: []int64{2, 1}}
+		s.created = func(n int64) msgpush.DateTime {
+			switch {
+			case n <= 2:
+				return created(10 - n)
+			case n <= 32:
+				return created(20)
+			}
+			return created(n)
+		}
+		r, db := startOn(t, s)
+		s.prepend(numbers(3, 32)...)
+		wait(time.Minute)
+		for n := int64(33); n < 100; n++ {
+			s.prepend(n)
+			wait(30 * time.Second)
+		}
+		records := db.stored()
+		slices.Sort(records)
+		assert.Equal(t, numbers(3, 99), records)
+		assert.Empty(t, r.errors())
+	})
 }

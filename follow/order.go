@@ -51,15 +51,18 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T]) erro
 	return nil
 }
 
-// minTimes is the number of times that show the order of a list: a single one may be wrong.
+// minTimes is the number of times that show the order of a list with several pages: single ones may be wrong.
 const minTimes = 6
 
-// setOrder compares the first half of the times with the other half. The order does not change unless three quarters of
-// one half are later than three quarters of the other: single times may be wrong, many may be equal, and the times may
-// have nothing to do with the order. The result is final if the list has several pages. A single page has the newest
-// record in any case.
+// setOrder compares the first half of the times with the other half. It finds an order if seven eighths of one half are
+// later than seven eighths of the other: single times may be wrong, many may be equal, and the times may have nothing to
+// do with the order. The result is final if the list has several pages. Until then, the newest record is expected at the
+// start. A single page has it in any case.
 func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	hasSeveralPages := f.numbers.pages > 1
+	if hasSeveralPages {
+		f.position.NewestLast = false
+	}
 	if len(times) < 2 || hasSeveralPages && len(times) < minTimes {
 		return
 	}
@@ -73,9 +76,9 @@ func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	}
 }
 
-// isLater reports whether three quarters of the times a are later than three quarters of b. Both are sorted.
+// isLater reports whether seven eighths of the times a are later than seven eighths of the times b. Both are sorted.
 func isLater(a, b []msgpush.DateTime) bool {
-	return a[len(a)/4] > b[len(b)-1-len(b)/4]
+	return a[len(a)/8] > b[len(b)-1-len(b)/8]
 }
 
 // startAgain makes the next poll a first start.

@@ -41,7 +41,7 @@ type reading[T any] struct {
 	dropped []stamp   // the newest 2 × Window records, if records were dropped: a later poll finds them again
 
 	known     int // known records
-	leading   int // unknown records above the first known one
+	leading   int // unknown records above the first known one, except the dropped ones
 	lastKnown int // the index of the latest known one; -1: none
 	unknown   int // records since the latest known one
 	missed    int // unknown records between known ones, with Window known ones above
@@ -78,7 +78,7 @@ func (r *reading[T]) add(items []item[T]) (hasUnknown bool) {
 func (r *reading[T]) countKnown() {
 	r.lastKnown = len(r.items) - 1
 	if r.known == 0 {
-		r.leading = r.unknown
+		r.leading = r.lastKnown
 	}
 	if r.known >= r.window {
 		r.missed += r.unknown

@@ -244,7 +244,8 @@ func (cur *cursor) cover(p pageInfo) {
 
 // isAtEnd applies the rule of the end. next is the first page that is not covered.
 func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
-	if cur.limit.pagesBehindEnd == maxPagesBehindEnd {
+	isEmptied := p.number == 1 && p.records == 0 && p.total == unknown && p.pages <= 1
+	if isEmptied || cur.limit.pagesBehindEnd == maxPagesBehindEnd {
 		return true
 	}
 	promised := max(p.pages, pagesFor(cur.total, cur.size))

@@ -127,7 +127,7 @@ type missingPage struct{ number, total int64 }
 // records may have moved without a step back: page 1 shows the total, and is the next page in its place.
 func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*Response[T, O], error) {
 	last := it.cursor.lastPage()
-	isPromised := it.nextPage <= last
+	isPromised := it.cursor.total != unknown && it.nextPage <= last
 	missing := missingPage{it.nextPage, it.cursor.total}
 	if isPromised && it.source.ID != nil && it.missing != missing {
 		it.missing = missing

@@ -236,6 +236,48 @@ func TestPromisedPageThatDoesNotExistIsAnError(t *testing.T) {
 	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 5}, delivered)
 }
 
+func TestListThatIsEmptiedIsInconsistent(t *testing.T) {
+	for name, isError := range map[string]bool{"empty pages": false, "errors behind the end": true} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			delivered, err := iterate(t, func(number, size int) (*response, error) {
+				requests++
+				switch {
+				case requests == 1:
+					return pageOf(numbers(1, 6), number, size)
+				case number > 1 && isError:
+					return nil, errNoPage
+				}
+				return &response{PageNum: number, PageSize: size}, nil
+			})
+			assert.ErrorContains(t, err, "inconsistent list: 2 of 6 records came")
+			assert.Equal(t, numbers(1, 2), delivered)
+		})
+	}
+}
+
+// Without a total and a number of pages, no response shows whether a page should exist.
+func TestErrorOfAPageOfAListWithoutNumbersEndsTheIteration(t *testing.T) {
+	it := New(Source[int64, int64]{
+		Fetch: func(_ context.Context, number, size int) (*response, error) {
+			if number == 3 {
+				return nil, errNoPage
+			}
+			page, err := pageOf(numbers(1, 20), number, size)
+			page.Total = 0
+			return page, err
+		},
+		ID:           func(id int64) int64 { return id },
+		IsNoSuchPage: func(error) bool { return true },
+	}, 2, 0)
+	for range 2 {
+		_, err := it.Next(t.Context())
+		require.NoError(t, err)
+	}
+	_, err := it.Next(t.Context())
+	assert.EqualError(t, err, "msgpush: page 3: HTTP 404")
+}
+
 // The total is a cap of 4 of 10 records. An error code for a moment is no end of the list.
 func TestErrorOfAMomentBehindATotalThatIsACapIsNotTheEnd(t *testing.T) {
 	requests := map[int]int{}
