@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,7 +63,7 @@ func formsOfAll(keys []string) (forms []string) {
 	return slices.Compact(forms)
 }
 
-// formsOf returns the forms in which a key comes back: unchanged, in a JSON string, in a Go string, and in a
+// formsOf returns the forms in which a key comes back: unchanged, in a JSON string, in a Go string, in HTML, and in a
 // URL.
 func formsOf(key string) []string {
 	var encoded bytes.Buffer
@@ -70,22 +72,33 @@ func formsOf(key string) []string {
 	_ = encoder.Encode(key) // cannot fail for a string
 	inJSON := unquoted(strings.TrimSuffix(encoded.String(), "\n"))
 	inASCII := unquoted(strconv.QuoteToASCII(key))
-	return []string{
+	forms := []string{
 		key,
 		inJSON,
 		ofGo.Replace(inJSON),
 		ofGson.Replace(inJSON),
 		ofPHP.Replace(inJSON),
+		ofNET.Replace(inJSON),
 		unquoted(strconv.Quote(key)),
 		inASCII,
 		ofPHP.Replace(inASCII),
+		html.EscapeString(key),
+		strings.ReplaceAll(html.EscapeString(key), "+", "&#43;"), // of html/template
+	}
+	for _, inURL := range []string{
 		url.QueryEscape(key),
 		strings.ReplaceAll(url.QueryEscape(key), "+", "%20"),
 		url.PathEscape(key),
 		(&url.URL{Path: key}).EscapedPath(),
 		httpspec.EscapePath(key), // the path of a Call
+	} {
+		forms = append(forms, inURL, escapeInURL.ReplaceAllStringFunc(inURL, strings.ToLower))
 	}
+	return forms
 }
+
+// escapeInURL matches an escaped byte. Some encoders, such as those of .NET, write small letters.
+var escapeInURL = regexp.MustCompile("%[0-9A-F]{2}")
 
 // unquoted returns a string without the quotes around it. Its escapes stay.
 func unquoted(quoted string) string { return quoted[1 : len(quoted)-1] }
@@ -95,6 +108,8 @@ var (
 	ofGo   = strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`)
 	ofGson = strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`, "=", `\u003d`, "'", `\u0027`)
 	ofPHP  = strings.NewReplacer("/", `\/`)
+	ofNET  = strings.NewReplacer(`\"`, `\u0022`, "&", `\u0026`, "'", `\u0027`, "+", `\u002B`, "<", `\u003C`,
+		">", `\u003E`, "`", `\u0060`)
 )
 
 // Text returns the first MaxText bytes of a text, redacted. If it cuts the text, it also drops the last

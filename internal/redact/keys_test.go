@@ -4,9 +4,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
+	"html/template"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +55,28 @@ func inJSON(text string) string {
 	return string(quoted[1 : len(quoted)-1])
 }
 
+// inJSONOfNET returns text as System.Text.Json writes it, except for characters that are not ASCII.
+func inJSONOfNET(text string) string {
+	var b strings.Builder
+	for _, c := range text {
+		switch {
+		case c == '\\':
+			b.WriteString(`\\`)
+		case strings.ContainsRune(`"&'+<>`+"`", c):
+			fmt.Fprintf(&b, `\u%04X`, c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+func inTemplate(text string) string {
+	var b strings.Builder
+	_ = template.Must(template.New("").Parse("{{.}}")).Execute(&b, text) // cannot fail for a string
+	return b.String()
+}
+
 // formsOf returns the forms of a key that are redacted in any text.
 func formsOf(key string) map[string]string {
 	var plain strings.Builder
@@ -60,18 +85,26 @@ func formsOf(key string) map[string]string {
 	_ = encoder.Encode(key) // cannot fail for a string
 	jackson := strings.TrimSuffix(strings.TrimPrefix(plain.String(), `"`), "\"\n")
 	quoted := strconv.Quote(key)
+	small := func(inURL string) string {
+		return regexp.MustCompile("%..").ReplaceAllStringFunc(inURL, strings.ToLower)
+	}
 	return map[string]string{
-		"unchanged":           key,
-		"Go string":           quoted[1 : len(quoted)-1],
-		"JSON of Jackson":     jackson,
-		"JSON of Go":          inJSON(key),
-		"JSON of Gson":        strings.NewReplacer("=", `\u003d`, "'", `\u0027`).Replace(inJSON(key)),
-		"JSON of PHP":         strings.ReplaceAll(jackson, "/", `\/`),
-		"query":               url.QueryEscape(key),
-		"query, space as %20": strings.ReplaceAll(url.QueryEscape(key), "+", "%20"),
-		"path":                (&url.URL{Path: key}).EscapedPath(),
-		"path segment":        url.PathEscape(key),
-		"path of a Call":      httpspec.EscapePath(key),
+		"JSON of .NET":         inJSONOfNET(key),
+		"HTML":                 html.EscapeString(key),
+		"HTML of a template":   inTemplate(key),
+		"query, small letters": small(url.QueryEscape(key)),
+		"path, small letters":  small(url.PathEscape(key)),
+		"unchanged":            key,
+		"Go string":            quoted[1 : len(quoted)-1],
+		"JSON of Jackson":      jackson,
+		"JSON of Go":           inJSON(key),
+		"JSON of Gson":         strings.NewReplacer("=", `\u003d`, "'", `\u0027`).Replace(inJSON(key)),
+		"JSON of PHP":          strings.ReplaceAll(jackson, "/", `\/`),
+		"query":                url.QueryEscape(key),
+		"query, space as %20":  strings.ReplaceAll(url.QueryEscape(key), "+", "%20"),
+		"path":                 (&url.URL{Path: key}).EscapedPath(),
+		"path segment":         url.PathEscape(key),
+		"path of a Call":       httpspec.EscapePath(key),
 	}
 }
 
