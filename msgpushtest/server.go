@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -46,7 +47,7 @@ func RejectedKeyCode(code int) Option {
 // for concurrent use. Another HTTP server can serve it as an [http.Handler].
 //
 // A function that a test passes to the server runs in a goroutine of the server, except the one of
-// [Server.Update]. If it panics, net/http logs the panic and aborts the response.
+// [Server.Update]. If it panics, net/http logs the panic and aborts the response, and the test of [New] fails.
 type Server struct {
 	// URL is the base URL, without a trailing slash.
 	URL string
@@ -238,11 +239,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the fake server is stopped", http.StatusServiceUnavailable)
 		return
 	}
+	defer s.reportPanic()
 	request := s.record(r)
 	// The fault is chosen before the wait: after it, an abandoned request could take a later fault.
 	fault, badRecords := s.decide(request)
 	s.wait(r, s.currentLatency())
 	fault.serve(&responder{s, badRecords}, w, r)
+}
+
+// reportPanic makes the test of New fail if a function of it panicked: a retry of the client would hide that.
+func (s *Server) reportPanic() {
+	value := recover()
+	if value == nil {
+		return
+	}
+	if value != http.ErrAbortHandler {
+		s.addMisuse(fmt.Sprintf("a function of the test panicked: %v\n%s", value, debug.Stack()))
+	}
+	panic(value)
 }
 
 // decide calls the function of OnRequest and returns the faults of nextFault.

@@ -27,6 +27,7 @@ const maxReported, maxLine = 50, 500
 //   - each fault of [Server.Inject] that was used too seldom and not removed by
 //     [Server.ClearFaults], such as one whose function of [Fault.If] was never called;
 //   - each function of [Server.UpdateBetweenPages] that was never called and not removed by a nil;
+//   - each panic of a function that the test passed to the server;
 //   - with the option [FailOnRejection], each request that the server rejected.
 //
 // If the test has failed, the last 50 requests are logged. New panics in a synctest bubble without the

@@ -217,6 +217,16 @@ func listSecondPage(c *msgpush.Client) error {
 	return err
 }
 
+func TestPanicOfAFunctionFailsTheTestThoughTheClientRetries(t *testing.T) {
+	errs := errorsOf(t, func(s *msgpushtest.Server) {
+		s.Inject(msgpushtest.Respond(func(http.ResponseWriter, *http.Request) { panic("a bug of the test") }))
+		assert.NoError(t, listChannels(s.Client()))
+	})
+	require.Len(t, errs, 1)
+	assert.Contains(t, errs[0], "a function of the test panicked: a bug of the test\n")
+	assert.Contains(t, errs[0], "testing_test.go")
+}
+
 func TestUsedOrRemovedUpdateBetweenPagesDoesNotFailTheTest(t *testing.T) {
 	update := func(*msgpushtest.Records) {}
 	assert.Empty(t, errorsOf(t, func(s *msgpushtest.Server) {
