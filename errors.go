@@ -47,7 +47,7 @@ type APIError struct {
 	// KeyRejected means that the HTTP status is 401, or that Code is one of [WithRejectedKeyCodes].
 	KeyRejected bool
 	// NotProcessed means that the service has not processed the request: the key was rejected, or the HTTP status
-	// is 400 to 499, except for 408 and 409, and no earlier attempt may have been processed. The exception is a
+	// is 400 to 451, except for 408 and 409, and no earlier attempt may have been processed. The exception is a
 	// request that net/http sent twice; see [Request].
 	NotProcessed bool
 	// Retryable means that the same call may succeed later: the HTTP status is one that [RetryPolicy] lists,

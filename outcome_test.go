@@ -78,6 +78,7 @@ func TestNotProcessed(t *testing.T) {
 		"HTTP 404":       {fixtures.Status(404), true},
 		"HTTP 408":       {fixtures.Status(408), false},
 		"HTTP 409":       {fixtures.Status(409), false},
+		"HTTP 499":       {fixtures.Status(499), false},
 		"HTTP 503":       {fixtures.Status(503), false},
 		"not understood": {fixtures.Respond(200, "<html>"), false},
 	}

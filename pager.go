@@ -39,7 +39,7 @@ type Pager[T any] struct {
 	// PageSize is the number of records that are requested per page. 0 means [DefaultPageSize].
 	PageSize int
 	// Prefetch is the number of pages that are fetched concurrently, ahead of the page whose records
-	// are being delivered. It is at most 1,000, and lower while the list changes. 0 means that a page
+	// are being delivered. More than 1,000 counts as 1,000. It is lower while the list changes. 0 means that a page
 	// is fetched when it is needed. The order of the records does not change. Prefetching may miss
 	// records if the service reports no total, or if records are inserted and also deleted while
 	// several pages are being fetched.

@@ -2,29 +2,43 @@ package follow_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 
 	"example.com/msgpush"
 	"example.com/msgpush/follow"
 )
 
-// A file holds the position. A program that must not alert twice after a crash stores its alerts and the
-// position in one transaction instead; see docs/following.md.
+// A file holds the position. It is replaced after the alerts of a batch were printed: if the program is killed between
+// the two, they are printed again. A program that must not alert twice stores its alerts and the position in one
+// transaction instead; see docs/following.md.
 func Example() {
 	client, err := msgpush.NewClient("https://push.example.com", os.Getenv("MSGPUSH_ACCESS_KEY"))
 	if err != nil {
 		panic(err)
 	}
-	position, _ := os.ReadFile("position") // there is none at the very first start
+	position, err := os.ReadFile("position")
+	isFirstStart := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !isFirstStart {
+		panic(err)
+	}
 	f, err := follow.New(client.ForwardLogPager(msgpush.ForwardLogParams{}), follow.Options{Position: string(position)})
 	if err != nil {
 		panic(err)
 	}
 	err = f.Run(context.Background(), func(_ context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
 		for _, record := range batch.Records {
-			println(record.ID, record.ErrorMessage)
+			fmt.Println(record.ID, record.ErrorMessage)
 		}
-		return os.WriteFile("position", []byte(batch.Position), 0o600)
+		for _, record := range batch.Omitted {
+			fmt.Println(record.ID, string(record.JSON))
+		}
+		if err := os.WriteFile("position.new", []byte(batch.Position), 0o600); err != nil {
+			return err
+		}
+		return os.Rename("position.new", "position") // in one step
 	})
 	if err != nil {
 		panic(err)

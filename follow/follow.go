@@ -73,13 +73,15 @@ type Options struct {
 	// Position is the Position of the batch that was stored last. It is empty at the very first start.
 	// It belongs to one list and its filter: New returns an error if the Name of the pager has changed.
 	Position string
-	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s.
+	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s. It is at
+	// most a year.
 	PollInterval time.Duration
 	// SweepInterval is the time from one sweep to the next. A record that appears behind newer ones is delivered by
 	// the next sweep. 0 means 10 min.
 	SweepInterval time.Duration
 	// Window is how many known records may stand above a new one when a sweep sees it. It should be more than
-	// the number of new records in SweepInterval plus the longest delay of a late record. 0 means 200.
+	// the number of new records in SweepInterval plus the longest delay of a late record. 0 means 200. It is at most
+	// 1,000,000.
 	Window int
 	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the
 	// error at level Warn with [slog.Default].
@@ -92,6 +94,9 @@ var ErrReplaced = errors.New("another process has stored a position")
 
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")
+
+// ErrStore is wrapped by the error of [Options].OnError for a batch that store has not stored.
+var ErrStore = errors.New("storing a batch failed")
 
 const prefix = "msgpush: following a list: "
 
@@ -286,7 +291,7 @@ func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
 		if err := f.store(ctx, forStore); err != nil {
-			return errorf("storing a batch: %w", err)
+			return errorf("%w: %w", ErrStore, err)
 		}
 		return nil
 	})

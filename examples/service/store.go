@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -30,12 +29,11 @@ CREATE TABLE IF NOT EXISTS outbox (
 CREATE TABLE IF NOT EXISTS follow_position (
 	id       BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
 	position TEXT   NOT NULL
-);`
+);
+INSERT INTO follow_position (id, position) VALUES (1, '') ON CONFLICT (id) DO NOTHING;`
 	selectPosition = `SELECT position FROM follow_position WHERE id = 1`
 	// updatePosition affects no row if another position than the previous one is stored.
-	updatePosition = `
-INSERT INTO follow_position (id, position) VALUES (1, $1)
-ON CONFLICT (id) DO UPDATE SET position = excluded.position WHERE follow_position.position = $2`
+	updatePosition = `UPDATE follow_position SET position = $1 WHERE id = 1 AND position = $2`
 	insertAlert = `
 INSERT INTO outbox (record_id, body, attempts, due) VALUES ($1, $2, 0, $3) ON CONFLICT (record_id) DO NOTHING`
 )
@@ -89,9 +87,6 @@ func (s *store) position(ctx context.Context) (position string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	err = s.db.QueryRowContext(ctx, selectPosition).Scan(&position)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
 	return position, err
 }
 
