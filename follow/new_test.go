@@ -440,14 +440,16 @@ func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
 	}
 }
 
-func TestIDThatIsGivenAgainIsNewWhenThePositionHasForgottenIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		_, db := startOn(t, s)
-		s.change(func(list []int64) []int64 { return list[1:] })
-		wait(time.Hour) // more than three sweeps
-		s.prepend(1000)
-		wait(time.Minute)
-		assert.Equal(t, []int64{1000}, db.records)
-	})
+func TestRecordIsForgottenWhenThreeSweepsHaveNotSeenIt(t *testing.T) {
+	for sweeps, want := range map[int][]int64{2: nil, 3: {1000}} {
+		inBubble(t, fmt.Sprintf("%d sweeps", sweeps), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			_, db := startOn(t, s)
+			s.change(func(list []int64) []int64 { return list[1:] })
+			wait(time.Duration(sweeps)*10*time.Minute + 5*time.Minute)
+			s.prepend(1000)
+			wait(time.Minute)
+			assert.Equal(t, want, db.stored())
+		})
+	}
 }
