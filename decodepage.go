@@ -171,7 +171,7 @@ func setOriginals(omitted []OmittedRecord, body []byte) {
 	}
 }
 
-// describeRecord returns why a record is left out, after its index, the member and its id, if they are known.
+// describeRecord returns an error such as "data.list[3].sort (id 7): expected integer, found string".
 func describeRecord[T any](index int, id string, err error) error {
 	member, shownID := "", ""
 	if typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && typeErr.Field != "" {

@@ -12,9 +12,9 @@ const (
 	// maxBurst is how many of the records that a poll delivers are known after it, or 4 × Window if that is more. If
 	// all of them are deleted before the next sweep, no known record is left.
 	maxBurst = 10_000
-	// maxOld is the number of unknown records, created before the newest known one and without a known one among
-	// them, after which no known one is searched for: the known ones were probably deleted. Some services refuse
-	// the pages behind 10,000 records.
+	// maxOld is how many records in a row may be unknown although they were created before the newest known one.
+	// After that, a poll takes the known ones for deleted, and reads no further. Some services refuse the pages
+	// behind 10,000 records.
 	maxOld = 5_000
 	// maxUnknown is the number of unknown records, or 2 × Window if that is more, after which another known one
 	// below them is not searched for: an import of old records has seldom more.

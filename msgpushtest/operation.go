@@ -53,7 +53,7 @@ type responder struct {
 	badRecords []*queuedFault // the faults of BadRecord that apply to the request
 }
 
-// respond sends the data of the operation or an error response.
+// respond sends the data of the operation, with the records that a fault makes bad, or an error response.
 func (u *responder) respond(w http.ResponseWriter, r *http.Request) {
 	data, rejected := u.server.data(r)
 	data, used := u.server.useBadRecords(u.badRecords, data)

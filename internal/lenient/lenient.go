@@ -68,8 +68,7 @@ func (s *scanner) value(declared reflect.Type) {
 	s.skipSpace()
 }
 
-// target returns the type for which a value of a declared type is converted, or nil if nothing in the
-// value changes.
+// target returns the type of a field without its pointers, or nil for a type that decodes itself: its values stay.
 func (s *scanner) target(declared reflect.Type) reflect.Type {
 	t := pointedTo(declared)
 	isOpaque := t != nil && t != s.text && decodesItself(t)

@@ -48,9 +48,8 @@ func (it *Iteration[T, O]) More() bool { return it.nextPage != noPage }
 // Came returns the number of records that Next has returned, plus the records that were left out.
 func (it *Iteration[T, O]) Came() int64 { return it.cursor.came.records() }
 
-// Err returns, after the last page, an error about undelivered records, or nil: the errors that came with
-// pages and, if records are missing, one that wraps inconsistentList. Before the last page, it returns the
-// former.
+// Err returns the errors that came with pages, or nil. After the last page, if records are missing, it also returns an
+// error that wraps inconsistentList.
 func (it *Iteration[T, O]) Err(inconsistentList error) error {
 	problems := slices.Clone(it.problems)
 	if it.cursor.isIncomplete() && !it.More() {
