@@ -34,7 +34,7 @@ INSERT INTO follow_position (id, position) VALUES (1, '') ON CONFLICT (id) DO NO
 	selectPosition = `SELECT position FROM follow_position WHERE id = 1`
 	// updatePosition affects no row if another position than the previous one is stored.
 	updatePosition = `UPDATE follow_position SET position = $1 WHERE id = 1 AND position = $2`
-	insertAlert = `
+	insertAlert    = `
 INSERT INTO outbox (record_id, body, attempts, due) VALUES ($1, $2, 0, $3) ON CONFLICT (record_id) DO NOTHING`
 )
 

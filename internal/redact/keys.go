@@ -97,7 +97,7 @@ func formsOf(key string) []string {
 	return forms
 }
 
-// escapeInURL matches an escaped byte. Some encoders, such as those of .NET, write small letters.
+// escapeInURL matches an escaped byte. Some encoders, such as the ones of .NET, write small letters.
 var escapeInURL = regexp.MustCompile("%[0-9A-F]{2}")
 
 // unquoted returns a string without the quotes around it. Its escapes stay.
