@@ -53,8 +53,8 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 //
 // With an ID function, no record is delivered twice. Every record that is in the list throughout is delivered,
 // if the service reports the total and keeps the order of the records, and if records are only inserted or
-// only deleted between two responses that report the total. If the numbers of the service show that records are missing, the error
-// wraps [ErrInconsistentList].
+// only deleted between two responses that report the total. If the numbers of the service show that records are
+// missing, the error wraps [ErrInconsistentList].
 //
 // An error is yielded once, as the last element, with a zero record:
 //

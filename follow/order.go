@@ -54,10 +54,10 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T]) erro
 // minTimes is the number of times that show the order of a list with several pages: single ones may be wrong.
 const minTimes = 6
 
-// setOrder compares the first half of the times with the other half. It finds an order if seven eighths of one half are
-// later than seven eighths of the other: single times may be wrong, many may be equal, and the times may have nothing to
-// do with the order. The result is final if the list has several pages. Until then, the newest record is expected at the
-// start. A single page has it in any case.
+// setOrder compares the first half of the times with the other half. It finds an order if seven eighths of one half
+// are later than seven eighths of the other: single times may be wrong, many may be equal, and the times may have
+// nothing to do with the order. The result is final if the list has several pages. Until then, the newest record is
+// expected at the start. A single page has it in any case.
 func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	hasSeveralPages := f.numbers.pages > 1
 	if hasSeveralPages {

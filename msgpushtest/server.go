@@ -253,7 +253,7 @@ func (s *Server) reportPanic() {
 	if value == nil {
 		return
 	}
-	if value != http.ErrAbortHandler {
+	if value != any(http.ErrAbortHandler) {
 		s.addMisuse(fmt.Sprintf("a function of the test panicked: %v\n%s", value, debug.Stack()))
 	}
 	panic(value)
