@@ -6,13 +6,16 @@ import (
 	"time"
 )
 
-// The outbox holds the alerts that are not sent yet. An alert is removed after it was sent, so it is
-// sent at least once: if the process is killed between the two, the next start sends it again.
+// The outbox holds the alerts that are not sent yet. A process claims an alert before it sends it, since two may run
+// during a deployment, and removes it afterwards. So it is sent at least once: if the process is killed between the
+// two, it is sent again when the claim has ended.
 
 const (
 	selectDue = `
-SELECT record_id, body, attempts FROM outbox WHERE due <= $1 ORDER BY due, record_id LIMIT 100`
-	updateDue   = `UPDATE outbox SET attempts = attempts + 1, due = $2 WHERE record_id = $1`
+SELECT record_id, body, attempts, due FROM outbox WHERE due <= $1 ORDER BY due, record_id LIMIT 100`
+	// claim affects no row if another process has claimed the alert.
+	claim       = `UPDATE outbox SET attempts = attempts + 1, due = $3 WHERE record_id = $1 AND due = $2`
+	updateDue   = `UPDATE outbox SET due = $2 WHERE record_id = $1`
 	deleteAlert = `DELETE FROM outbox WHERE record_id = $1`
 	countAlerts = `SELECT count(*) FROM outbox`
 )
@@ -21,7 +24,8 @@ SELECT record_id, body, attempts FROM outbox WHERE due <= $1 ORDER BY due, recor
 type alert struct {
 	recordID int64
 	body     string // the record as JSON
-	attempts int    // how often sending has failed
+	attempts int    // how often it was claimed before
+	due      int64  // in Unix seconds
 }
 
 func (s *store) dueAlerts(ctx context.Context, now time.Time) ([]alert, error) {
@@ -35,12 +39,24 @@ func (s *store) dueAlerts(ctx context.Context, now time.Time) ([]alert, error) {
 	var alerts []alert
 	for rows.Next() {
 		var a alert
-		if err := rows.Scan(&a.recordID, &a.body, &a.attempts); err != nil {
+		if err := rows.Scan(&a.recordID, &a.body, &a.attempts, &a.due); err != nil {
 			return nil, err
 		}
 		alerts = append(alerts, a)
 	}
 	return alerts, rows.Err()
+}
+
+// claimAlert claims an alert until a time, and reports whether no other process has claimed it.
+func (s *store) claimAlert(ctx context.Context, a alert, until time.Time) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	result, err := s.db.ExecContext(ctx, claim, a.recordID, a.due, until.Unix())
+	if err != nil {
+		return false, err
+	}
+	changed, err := result.RowsAffected()
+	return changed == 1, err
 }
 
 func (s *store) postponeAlert(ctx context.Context, id int64, due time.Time) error {
@@ -100,8 +116,20 @@ func (s *sender) sendDue(ctx context.Context) {
 	}
 }
 
-// sendOne sends an alert and removes or postpones it. It reports whether the alert was sent.
+// claimTime is longer than sending takes.
+const claimTime = 2 * webhookTimeout
+
+// sendOne claims an alert, sends it, and removes or postpones it. It reports whether the alert was sent, perhaps by
+// another process.
 func (s *sender) sendOne(ctx context.Context, a alert) bool {
+	isClaimed := false
+	s.retry(ctx, "alert not claimed", func() (err error) {
+		isClaimed, err = s.store.claimAlert(ctx, a, time.Now().Add(claimTime))
+		return err
+	})
+	if !isClaimed {
+		return true
+	}
 	complete := context.WithoutCancel(ctx) // an alert that is cut off now would be repeated
 	err := s.send(complete, a)
 	update := func() error { return s.store.removeAlert(complete, a.recordID) }

@@ -59,6 +59,43 @@ func TestAlertWaitsUntilTheTargetIsUp(t *testing.T) {
 	})
 }
 
+// In a rolling deployment, the new process starts before the old one ends.
+func TestOfTwoProcessesOneSendsAnAlert(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []int64
+		s := newTestSender(t, func(_ context.Context, a alert) error {
+			sent = append(sent, a.recordID)
+			return nil
+		}, 1)
+		alerts, err := s.store.dueAlerts(t.Context(), time.Now())
+		require.NoError(t, err)
+		for range 2 { // both have read the outbox
+			assert.True(t, s.sendOne(t.Context(), alerts[0]))
+		}
+		assert.Equal(t, []int64{1}, sent)
+	})
+}
+
+func TestAlertOfAProcessThatWasKilledIsSentWhenItsClaimHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var sent []time.Duration
+		s := newTestSender(t, func(context.Context, alert) error {
+			sent = append(sent, time.Since(begin))
+			return nil
+		}, 1)
+		alerts, err := s.store.dueAlerts(t.Context(), time.Now())
+		require.NoError(t, err)
+		isClaimed, err := s.store.claimAlert(t.Context(), alerts[0], time.Now().Add(claimTime))
+		require.NoError(t, err)
+		require.True(t, isClaimed)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		s.run(ctx)
+		assert.Equal(t, []time.Duration{claimTime}, sent)
+	})
+}
+
 func TestRetryWaitIsAtMostAboutAMinute(t *testing.T) {
 	for attempts, want := range map[int]time.Duration{0: 2 * time.Second, 3: 16 * time.Second, 1000: 64 * time.Second} {
 		assert.Equal(t, want, retryWait(attempts), attempts)

@@ -109,11 +109,9 @@ func TestRecordThatCannotBeDecodedCausesAnAlert(t *testing.T) {
 		require.NoError(t, s.add(t.Context(), batch))
 		alerts, err := s.dueAlerts(t.Context(), time.Now())
 		require.NoError(t, err)
-		want := []alert{
-			{recordID: 1, body: `{"id":1,"ruleId":"another type"}`},
-			{recordID: 2, body: "{\"id\":2,\"ruleId\":\"\uFFFD\"}"},
-		}
-		assert.Equal(t, want, alerts)
+		require.Len(t, alerts, 2)
+		assert.Equal(t, `{"id":1,"ruleId":"another type"}`, alerts[0].body)
+		assert.Equal(t, "{\"id\":2,\"ruleId\":\"\uFFFD\"}", alerts[1].body)
 	})
 }
 
