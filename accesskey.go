@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
 
+	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/keycache"
 )
 
@@ -102,6 +105,17 @@ func CachedAccessKey(
 		Timeout:     AccessKeyTimeout,
 		OnError:     o.OnError,
 	})}
+}
+
+// AccessKeyFile returns a function for [CachedAccessKey] that reads a key without an expiry from a file, such as a
+// mounted secret. Spaces, line breaks and a byte order mark around the key are left out. The cache reads the file at
+// the first call, and after a rejection.
+func AccessKeyFile(path string) func(context.Context) (key string, expires time.Time, err error) {
+	return func(context.Context) (string, time.Time, error) {
+		content, err := os.ReadFile(path)
+		key := strings.TrimPrefix(string(content), call.ByteOrderMark)
+		return strings.TrimSpace(key), time.Time{}, err
+	}
 }
 
 // An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for concurrent use;

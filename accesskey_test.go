@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -468,4 +471,28 @@ func TestPanicOfKeySourceReachesTheCaller(t *testing.T) {
 	source := msgpush.CachedAccessKey((&fixtures.Vault{Panics: 1}).Fetch, msgpush.AccessKeyCacheOptions{})
 	client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
 	assert.PanicsWithValue(t, "fetch panicked", func() { _, _ = client.MPList(t.Context(), msgpush.PageRequest{}) })
+}
+
+func TestAccessKeyFileLeavesOutWhatEditorsAdd(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	fetch := msgpush.AccessKeyFile(file)
+	_, _, err := fetch(t.Context())
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	for _, content := range []string{"the-key", "the-key\n", "\ufeffthe-key\r\n", " the-key\t\n\n"} {
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		key, expires, err := fetch(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "the-key", key, "%q", content)
+		assert.Zero(t, expires)
+	}
+}
+
+func TestEmptyKeyFileIsAnErrorOfTheCall(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	source := msgpush.CachedAccessKey(msgpush.AccessKeyFile(file), msgpush.AccessKeyCacheOptions{OnError: func(error) {}})
+	client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	assert.ErrorIs(t, err, msgpush.ErrNoAccessKey)
+	assert.ErrorContains(t, err, "the key is empty")
 }

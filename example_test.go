@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -543,16 +542,8 @@ func ExampleWithRateLimiter() {
 	// Output: <nil>
 }
 
-// A fileKey is a source that reads the access key from a file. Another program updates the file. If the file still
-// has the rejected key, the source returns it, and the call ends with the error of the rejection.
-type fileKey string
-
-func (path fileKey) AccessKey(context.Context, string) (string, error) {
-	key, err := os.ReadFile(string(path))
-	return strings.TrimSpace(string(key)), err // a command such as echo ends the file with a line break
-}
-
-func ExampleWithAccessKeySource() {
+// Another program replaces the file when it rotates the key.
+func ExampleAccessKeyFile() {
 	service := msgpushtest.NewServer()
 	defer service.Close()
 	file := filepath.Join(os.TempDir(), "msgpush-example-key")
@@ -561,7 +552,8 @@ func ExampleWithAccessKeySource() {
 	}
 	defer os.Remove(file)
 
-	client := service.Client(msgpush.WithAccessKeySource(fileKey(file)))
+	source := msgpush.CachedAccessKey(msgpush.AccessKeyFile(file), msgpush.AccessKeyCacheOptions{})
+	client := service.Client(msgpush.WithAccessKeySource(source))
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
 	// Output: <nil>

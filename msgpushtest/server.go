@@ -186,8 +186,8 @@ func (s *Server) Options() []msgpush.Option {
 }
 
 // Client returns a new client of the server. It has the options of [Server.Options], and recognizes the
-// code of a rejected key; opts override both. Its access key is the one that the server accepts when
-// Client is called, even after ReplaceKey has replaced it. Client panics if an option is invalid.
+// code of a rejected key; opts override both. It sends the key that the server accepts when
+// Client is called: after ReplaceKey, the server rejects it. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 	opts = append(append(s.Options(), msgpush.WithRejectedKeyCodes(s.rejectedKeyCode)), opts...)
 	client, err := msgpush.NewClient(s.URL, s.AccessKey(), opts...)

@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
-	"strings"
-	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
@@ -21,7 +17,7 @@ import (
 
 func newClient(c config, transport http.RoundTripper, m *metrics, logger *slog.Logger) (*msgpush.Client, error) {
 	// While the file has no key, each call fails.
-	key := msgpush.CachedAccessKey(readKey(c.keyFile), msgpush.AccessKeyCacheOptions{
+	key := msgpush.CachedAccessKey(msgpush.AccessKeyFile(c.keyFile), msgpush.AccessKeyCacheOptions{
 		OnError: func(err error) { logger.Error("access key not read", "error", err) },
 	})
 	opts := []msgpush.Option{
@@ -36,22 +32,6 @@ func newClient(c config, transport http.RoundTripper, m *metrics, logger *slog.L
 		opts = append(opts, msgpush.WithPlainHTTP())
 	}
 	return msgpush.NewClient(c.url, "", opts...)
-}
-
-// readKey returns a function that reads the access key from a file. The key has no expiry, so the
-// client calls the function at the start and when the service rejects the key.
-func readKey(file string) func(context.Context) (string, time.Time, error) {
-	return func(context.Context) (string, time.Time, error) {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return "", time.Time{}, err
-		}
-		key := strings.TrimSpace(string(content))
-		if key == "" {
-			return "", time.Time{}, errors.New("the file of the access key is empty")
-		}
-		return key, time.Time{}, nil
-	}
 }
 
 // newTransport returns the transport of the client. With traced, it writes a span for each attempt
