@@ -42,6 +42,19 @@ func TestOutcomeNamesWhatCameBack(t *testing.T) {
 	}
 }
 
+func TestOutcomeOfAnIterationIsThatOfThePageThatStoppedIt(t *testing.T) {
+	requests := 0
+	client := fixtures.NewClient(t, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		requests++
+		if requests > 1 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return fixtures.Respond(200, fixtures.SuccessOf(`{"total":40,"list":[{"id":1},7]}`))(r)
+	}))
+	_, err := fixtures.Collect(client.ForwardRulePager().All(t.Context()))
+	assert.Equal(t, "no_response", msgpush.Outcome(err), "%v", err)
+}
+
 func TestOutcomeNamesWhatEndedACall(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()

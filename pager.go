@@ -113,23 +113,15 @@ func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 	}
 }
 
-// A stoppedError is the error of a page that stopped an iteration, and the errors that came with earlier pages, or
-// nil. These do not make it match ErrOmitted, which is for an iteration that delivered all other records.
+// A stoppedError is the error of a page that stopped an iteration. Its text also has the errors that came with earlier
+// pages, if there are any. It does not match them, so that a program sees why the iteration stopped.
 type stoppedError struct {
 	err, earlier error
 }
 
-func (e *stoppedError) Error() string { return paging.Join(e.earlier, e.err).Error() }
+func (e *stoppedError) Error() string { return paging.Join(e.err, e.earlier).Error() }
 
 func (e *stoppedError) Unwrap() error { return e.err }
-
-func (e *stoppedError) Is(target error) bool {
-	return target != ErrOmitted && errors.Is(e.earlier, target)
-}
-
-func (e *stoppedError) As(target any) bool {
-	return errors.As(e.err, target) || errors.As(e.earlier, target)
-}
 
 func (p Pager[T]) check(ctx context.Context) error {
 	switch {

@@ -133,17 +133,6 @@ func TestPageWithAnErrorIsDeliveredAndItsErrorComesLast(t *testing.T) {
 			want:      []string{"page 2: record 7", "page 5: record 9"},
 		},
 		{
-			name: "a later page fails",
-			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
-				if r.Current == 3 {
-					return nil, errors.New("msgpush: connection reset")
-				}
-				return p, errorAt(r, partial, 1)
-			},
-			delivered: 20,
-			want:      []string{"page 1: record 7", "page 3: connection reset"},
-		},
-		{
 			name: "a record is missing",
 			fetch: func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error) {
 				p.List = slices.DeleteFunc(p.List, func(id int64) bool { return id == 7 })
@@ -157,6 +146,24 @@ func TestPageWithAnErrorIsDeliveredAndItsErrorComesLast(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.fetch.assertDelivers(t, tt.delivered, partial, tt.want...)
 		})
+	}
+}
+
+// The text has both errors, but the error matches only the one that stopped the iteration.
+func TestPageThatStopsAnIterationIsItsError(t *testing.T) {
+	partial, reset := errors.New("msgpush: record 7 cannot be decoded"), errors.New("msgpush: connection reset")
+	fetch := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+		if r.Current == 3 {
+			return nil, reset
+		}
+		return fixtures.PageOf(fixtures.Numbers(45), r), errorAt(r, partial, 1)
+	}
+	for _, prefetch := range []int{0, 8} {
+		got, err := fixtures.Collect(fixtures.PagerOf(fetch, fixtures.Identity, 10, prefetch).All(t.Context()))
+		assert.Len(t, got, 20, "prefetch %d", prefetch)
+		assert.EqualError(t, err, "msgpush: page 3: connection reset; page 1: record 7 cannot be decoded")
+		assert.ErrorIs(t, err, reset)
+		assert.NotErrorIs(t, err, partial)
 	}
 }
 

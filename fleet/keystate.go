@@ -70,8 +70,8 @@ func (s *keyState) get() knowledge {
 }
 
 // adopt makes r the current record, and puts its key into the cache, unless the current record is
-// newer. It returns the current record.
-func (s *keyState) adopt(r record) record {
+// newer.
+func (s *keyState) adopt(r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.generation > s.current.generation {
@@ -79,7 +79,6 @@ func (s *keyState) adopt(r record) record {
 		s.failure, s.failedUntil = nil, time.Time{}
 		_ = s.cache.Set(r.key, r.expires) // fails if the key has expired meanwhile
 	}
-	return s.current
 }
 
 // reject records that the service rejected the current key. It ignores other keys.

@@ -105,9 +105,9 @@ func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format,
 
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {
-	// Records holds new records, the oldest first, in the order of the list. With Omitted, there are at
-	// most 500. There are none in the first batch of a first start, nor after a sweep that changed only the
-	// Position: store that batch, too.
+	// Records holds new records, the oldest first, in the order of the list. Records that are inserted during a poll
+	// may come in another order. With Omitted, there are at most 500. There are none in the first batch of a first
+	// start, nor after a sweep that changed only the Position: store that batch, too.
 	Records []T
 	// Omitted holds new records that cannot be decoded. A program may send an alert for their JSON. Their order
 	// relative to Records is not known. A record without an id gets a negative one, which is computed from its JSON.
@@ -232,10 +232,12 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 		}
 	}
 	for errs.OfContext(ctx) == nil {
+		f.update(func(s *Status) { s.PollingSince = time.Now() })
 		err := f.poll(ctx)
 		if errors.Is(err, ErrReplaced) {
 			return err
 		}
+		f.update(func(s *Status) { s.PollingSince = time.Time{} })
 		if err == nil {
 			f.update(func(s *Status) { s.LastPoll = time.Now() })
 		}

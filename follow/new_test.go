@@ -409,6 +409,25 @@ func TestFewTimesAmongManyEqualOnesDecideNoOrder(t *testing.T) {
 	})
 }
 
+func TestListThatIsEmptyForAMomentAtTheFirstStartIsNotNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		s := &service{list: numbers(1000, 1)}
+		s.edit = func(_ int, p *page) {
+			if time.Since(begin) < 5*time.Second {
+				*p = page{PageNum: p.PageNum, PageSize: p.PageSize, List: []int64{}}
+			}
+		}
+		r, db := startOn(t, s)
+		wait(time.Hour)
+		assert.Empty(t, db.stored())
+		s.prepend(1001)
+		wait(time.Minute)
+		assert.Equal(t, []int64{1001}, db.stored())
+		assert.Empty(t, r.errors())
+	})
+}
+
 // The first reading of a first start, or all polls so far, may have begun at the wrong end.
 func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
 	for name, tt := range map[string]struct {

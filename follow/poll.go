@@ -64,7 +64,11 @@ func (f *Follower[T]) firstStart(ctx context.Context) error {
 			return err
 		}
 		f.makeKnown(r, nil)
-		f.pause(ctx, 0)
+		wait := time.Duration(0)
+		if r.records == 0 { // perhaps for a moment: all records would seem to be new later
+			wait = f.jitter(f.options.PollInterval)
+		}
+		f.pause(ctx, wait)
 		if !r.isCut {
 			f.succeeded(ofSweep)
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
@@ -79,7 +83,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	if r.records == 0 && len(f.position.known) > 0 {
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
-	f.position.Total = max(r.firstTotal, r.maxTotal) - int64(len(newItems))
+	f.position.Total = r.maxTotal - int64(len(newItems))
 	f.numbers.maxTotal = 0
 	if r.hasGap {
 		return false // the skipped page may have the known record that makes others new
@@ -101,13 +105,17 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		window:     f.options.Window,
 		maxHeld:    f.maxHeld,
 		firstTotal: p.page.Total,
-		maxTotal:   f.numbers.maxTotal,
+		maxTotal:   max(p.page.Total, f.numbers.maxTotal),
 		isSweep:    isSweep,
 		seen:       paging.IDSet{},
 		lastKnown:  -1,
 	}
 	for {
+		knownAbove := r.known
 		hasUnknown := r.add(p.items)
+		if hasUnknown && knownAbove < r.window { // new ones may have been inserted after the first response
+			r.maxTotal = max(r.maxTotal, p.total)
+		}
 		// A record moved to a page that was read before: it is unknown which of the known records stand above it.
 		hasMovedUp := hasUnknown && r.known > 0 && f.isReadAgain(p)
 		if hasMovedUp {

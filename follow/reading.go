@@ -29,7 +29,7 @@ type reading[T any] struct {
 	window     int
 	maxHeld    int
 	firstTotal int64 // by the first response
-	maxTotal   int64 // the highest one since the latest sweep, by the first response and those before
+	maxTotal   int64 // the highest one since the latest sweep, by the pages that may have new records
 	isSweep    bool  // it goes on until it has the depth of a sweep
 	hasEnd     bool  // it has read the list to its end
 	isCut      bool  // it has ended before, since a page failed or the list changed too fast

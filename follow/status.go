@@ -17,6 +17,8 @@ var ErrHangs = errors.New("msgpush: following a list: no step has ended")
 type Status struct {
 	// LastPoll is when a poll last succeeded.
 	LastPoll time.Time
+	// PollingSince is when the current poll began, or zero between two polls.
+	PollingSince time.Time
 	// NextStep is when the next request or call of store begins. While one runs, it is the time when that
 	// one began. At first, it is the time of New.
 	NextStep time.Time
@@ -34,7 +36,8 @@ type Status struct {
 //
 //   - that wraps [ErrHangs] if no step has ended for longer than limit;
 //   - that wraps Err if there has been an error for longer than limit;
-//   - that wraps Err immediately, until the next sweep, if records are missing.
+//   - that wraps Err immediately, until the next sweep, if records are missing;
+//   - if a poll takes longer than limit: the list may grow faster than it can be read. Larger pages may help.
 //
 // Until the first poll has succeeded, LastPoll is zero. Check may return nil then.
 //
@@ -51,6 +54,10 @@ func (s Status) Check(limit time.Duration) error {
 		cause := strings.TrimPrefix(strings.TrimPrefix(s.Err.Error(), prefix), "msgpush: ")
 		text := prefix + "failing since " + s.FailingSince.UTC().Format(layout) + ": " + cause
 		return errs.Hide(text, s.Err, nil)
+	}
+	isSlow := !s.PollingSince.IsZero() && time.Since(s.PollingSince) > limit
+	if isSlow {
+		return errorf("the poll since %s has not ended: the list may grow too fast", s.PollingSince.UTC().Format(layout))
 	}
 	return nil
 }

@@ -193,3 +193,21 @@ func TestIdleDayStoresNothing(t *testing.T) {
 		assert.Len(t, db.batches, 1, "that of the first start")
 	})
 }
+
+func TestCheckFailsIfTheListGrowsFasterThanItIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		s := &service{}
+		s.edit = func(number int, p *page) { // more than a page of 20 in the time of a request
+			count := 1000 + int(time.Since(begin)/(requestTime/25))
+			from, to := (number-1)*20, number*20
+			p.Total, p.Pages = int64(count), (count+19)/20
+			p.List = numbers(int64(count-from), int64(count-to+1))
+		}
+		r, _ := startOn(t, s)
+		wait(time.Minute)
+		require.NoError(t, r.Status().Err)
+		assert.EqualError(t, r.Status().Check(30*time.Second), "msgpush: following a list: the poll since "+
+			r.Status().PollingSince.UTC().Format("2006-01-02 15:04:05 MST")+" has not ended: the list may grow too fast")
+	})
+}
