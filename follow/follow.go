@@ -33,8 +33,9 @@
 //
 // Some details:
 //
-//   - The first batch has only the position. If the list is empty, its first records are new.
-//   - The first poll after a start is a sweep. If records became known in a sweep and none is new, the
+//   - The first batch has only the position. If the list is empty in both readings of the first start, which are a
+//     PollInterval apart then, its first records are new.
+//   - The first poll after a restart is a sweep. If records became known in a sweep and none is new, the
 //     position is stored in a batch without records.
 //   - If no known record is left, that is also reported as missing, unless the latest sweep and this poll read
 //     the whole list. [Status] has such an error until the next sweep.
