@@ -19,7 +19,7 @@ type Client struct {
 	UnimplementedOperations
 
 	caller      *call.Caller
-	unmarshal   unmarshalFunc
+	decoder     decoder
 	observeCall func(context.Context, CallResult) // nil: none
 }
 
@@ -60,7 +60,7 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 	keys.Add(accessKey)
 	return &Client{
 		caller:      call.NewCaller(s.config, keys),
-		unmarshal:   s.unmarshal,
+		decoder:     s.decoder,
 		observeCall: s.observeCall,
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/errs"
@@ -22,6 +23,10 @@ import (
 //     package lenient. encoding/json decodes the result.
 //  3. If that fails for a page, encoding/json decodes it record by record, and leaves records out.
 //
+// A service that sends strings as integers does so in many responses. So after one that was converted, a
+// client without WithUnmarshal begins with step 2, until a success needs no conversion: rejecting a page costs
+// more than converting it.
+//
 // A response with another schema must not look like an empty list, or like a record whose members are all
 // zero. So a page needs a list or a total of 0, and a record of this package an id or a value. The zero value
 // of another type may have a meaning, even if it embeds a record.
@@ -34,15 +39,19 @@ var (
 	errNoRecord  = errors.New("expected the member id, found none")
 )
 
-// An unmarshalFunc has the signature of [json.Unmarshal].
-type unmarshalFunc = func([]byte, any) error
+// A decoder decodes successes.
+type decoder struct {
+	unmarshal func([]byte, any) error
+	// convertFirst means that the latest success had to be converted. It is nil with WithUnmarshal.
+	convertFirst *atomic.Bool
+}
 
 // decode returns the data of a body. If T is or points to a [Page], the data must be a page. Otherwise,
 // unless dataRequired is set, missing or null data is a nil *T. If records of a page are left out, leftOut
 // names them.
-func decode[T any](unmarshal unmarshalFunc, body []byte, dataRequired bool) (data *T, leftOut, err error) {
+func decode[T any](d decoder, body []byte, dataRequired bool) (data *T, leftOut, err error) {
 	body = bytes.TrimPrefix(body, []byte(call.ByteOrderMark))
-	env, converted, err := decodeEnvelope[T](unmarshal, body)
+	env, converted, err := decodeEnvelope[T](d, body)
 	if isErrorCode(env.Code) {
 		return nil, nil, errOtherCode
 	}
@@ -69,18 +78,25 @@ func decode[T any](unmarshal unmarshalFunc, body []byte, dataRequired bool) (dat
 
 func isErrorCode(code int) bool { return code != 0 && code != call.CodeSuccess }
 
-// decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted, if it made step 2.
-func decodeEnvelope[T any](unmarshal unmarshalFunc, body []byte) (env Envelope[*T], converted []byte, err error) {
-	err = unmarshal(body, &env)
-	if err == nil || isErrorCode(env.Code) || !json.Valid(body) {
-		return env, body, err
+// decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted.
+func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
+	skipsStep1 := d.convertFirst != nil && d.convertFirst.Load() && json.Valid(body)
+	if !skipsStep1 {
+		err = d.unmarshal(body, &env)
+		if err == nil || isErrorCode(env.Code) || !json.Valid(body) {
+			return env, body, err
+		}
 	}
 	converted, changed := convertScalars[T](body)
-	if !changed && isPage[T]() {
+	if err != nil && !changed && isPage[T]() {
 		return env, body, err // decoding it again would fail again
 	}
 	env = Envelope[*T]{}
 	err = json.Unmarshal(converted, &env)
+	isSuccess := !isErrorCode(env.Code) // a gateway may send another code than the service
+	if isSuccess && d.convertFirst != nil {
+		d.convertFirst.Store(changed)
+	}
 	return env, converted, err
 }
 

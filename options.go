@@ -179,7 +179,7 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 		if unmarshal == nil {
 			return errors.New("WithUnmarshal: the function is nil")
 		}
-		s.unmarshal, s.config.KeepsInput = unmarshal, true
+		s.decoder, s.config.KeepsInput = decoder{unmarshal: unmarshal}, true
 		return nil
 	}
 }

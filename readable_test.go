@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -127,6 +128,27 @@ func TestPageOfStringIDsCostsAtMostThreeTimesTheAllocations(t *testing.T) {
 	integers, strings := allocations(`1234567`), allocations(`"1234567"`)
 	t.Logf("%.0f allocations, %.0f with strings as ids", integers, strings)
 	assert.LessOrEqual(t, strings, 3*integers)
+}
+
+// One response that has to be converted must not slow down the later ones.
+func TestResponseThatWasConvertedDoesNotChangeLaterAllocations(t *testing.T) {
+	fixtures.SkipIfRace(t)
+	body := ""
+	client := fixtures.NewClient(t, fixtures.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+		return fixtures.Respond(200, body)(r)
+	}))
+	detail := func() {
+		if _, err := client.MailDetail(t.Context(), "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ordinary, odd = `{"id":1,"mailName":"m"}`, `{"id":"1","mailName":"m"}`
+	body = fixtures.SuccessOf(ordinary)
+	before := testing.AllocsPerRun(50, detail)
+	body = fixtures.SuccessOf(odd)
+	detail()
+	body = fixtures.SuccessOf(ordinary)
+	assert.LessOrEqual(t, testing.AllocsPerRun(50, detail), before)
 }
 
 // SECURITY.md states the limit. These bodies are the worst ones.

@@ -125,7 +125,7 @@ func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool
 	}
 	var data *T
 	spec.Decode = func(body []byte) (leftOut, err error) {
-		data, leftOut, err = decode[T](c.unmarshal, body, dataRequired)
+		data, leftOut, err = decode[T](c.decoder, body, dataRequired)
 		return leftOut, err
 	}
 	start := time.Now()

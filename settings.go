@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -22,7 +23,7 @@ import (
 // settings are the arguments of [NewClient].
 type settings struct {
 	config      call.Config
-	unmarshal   unmarshalFunc
+	decoder     decoder
 	httpTimeout time.Duration // of the http.Client; 0: none
 	plainHTTP   bool
 	logger      *slog.Logger                      // nil: none
@@ -46,7 +47,7 @@ func newSettings(baseURL, accessKey string, opts []Option) (*settings, error) {
 			MaxResponseBytes: DefaultMaxResponseBytes,
 			ErrNoAccessKey:   ErrNoAccessKey,
 		},
-		unmarshal: json.Unmarshal,
+		decoder: decoder{json.Unmarshal, new(atomic.Bool)},
 	}
 	for i, opt := range opts {
 		if opt == nil {
