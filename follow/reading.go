@@ -231,7 +231,8 @@ func (r *reading[T]) missing(found int) error {
 	return nil
 }
 
-// notNew returns the newest records that are not new, at most 2 × Window. If records were dropped, none is new.
+// notNew returns the newest records that are not new, at most 2 × Window. If records were dropped, poll calls it only
+// if none is new.
 func (r *reading[T]) notNew(newItems []item[T]) (stamps []stamp) {
 	if r.hasDropped() {
 		return r.dropped
