@@ -58,17 +58,17 @@ func (f *Follower[T]) endSweep(ctx context.Context, begun time.Time, r *reading[
 
 // firstStart makes the existing records known, and stores the first position.
 func (f *Follower[T]) firstStart(ctx context.Context) error {
+	wait := time.Duration(0)
 	for range 2 {
+		f.pause(ctx, wait)
 		r, err := f.read(ctx, true)
 		if err != nil {
 			return err
 		}
 		f.makeKnown(r, nil)
-		wait := time.Duration(0)
 		if r.records == 0 { // perhaps for a moment: all records would seem to be new later
 			wait = f.jitter(f.options.PollInterval)
 		}
-		f.pause(ctx, wait)
 		if !r.isCut {
 			f.succeeded(ofSweep)
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
