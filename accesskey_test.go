@@ -88,55 +88,44 @@ func TestReplacesRejectedKeyOnceWithoutWaiting(t *testing.T) {
 
 // The API document does not say which code means a rejected key: users must find it out.
 func TestErrorSuggestsRejectedKeyCodes(t *testing.T) {
-	source := msgpush.WithAccessKeySource(fixtures.FixedSource)
 	for name, response := range map[string]fixtures.RoundTripFunc{
 		"code 401":               respondWithCode(200, 401),
 		"code 403":               respondWithCode(200, 403),
 		"code 403 with HTTP 403": respondWithCode(403, 403),
 	} {
-		_, err := fixtures.NewClientWithKey(t, "", response, source).MPList(t.Context(), msgpush.PageRequest{})
+		_, err := fixtures.NewClient(t, response).MPList(t.Context(), msgpush.PageRequest{})
 		fixtures.OnlyError[*msgpush.APIError](t, err)
 		assert.ErrorContains(t, err, "pass it to WithRejectedKeyCodes", name)
 	}
 }
 
 func TestErrorDoesNotSuggestRejectedKeyCodes(t *testing.T) {
-	source := msgpush.WithAccessKeySource(fixtures.FixedSource)
 	tests := []struct {
 		name     string
-		key      string
 		opts     []msgpush.Option
 		response fixtures.RoundTripFunc
 	}{
 		{
 			name:     "another code",
-			opts:     []msgpush.Option{source},
 			response: respondWithCode(200, 404),
 		},
 		{
 			name:     "HTTP 403 without a code",
-			opts:     []msgpush.Option{source},
 			response: fixtures.Respond(403, "<html>"),
 		},
 		{
 			name:     "code 401 with HTTP 401, which means a rejected key",
-			opts:     []msgpush.Option{source},
 			response: respondWithCode(401, 401),
 		},
 		{
 			name:     "WithRejectedKeyCodes is given",
-			opts:     []msgpush.Option{source, msgpush.WithRejectedKeyCodes(4010)},
-			response: respondWithCode(200, 401),
-		},
-		{
-			name:     "static key, which cannot be replaced",
-			key:      fixtures.TestKey,
+			opts:     []msgpush.Option{msgpush.WithRejectedKeyCodes(4010)},
 			response: respondWithCode(200, 401),
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := fixtures.NewClientWithKey(t, tt.key, tt.response, tt.opts...).MPList(t.Context(), msgpush.PageRequest{})
+			_, err := fixtures.NewClient(t, tt.response, tt.opts...).MPList(t.Context(), msgpush.PageRequest{})
 			fixtures.OnlyError[*msgpush.APIError](t, err)
 			assert.NotContains(t, err.Error(), "pass it to WithRejectedKeyCodes")
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/redact"
@@ -63,6 +64,16 @@ func NewClient(baseURL, accessKey string, opts ...Option) (*Client, error) {
 		decoder:     s.decoder,
 		observeCall: s.observeCall,
 	}, nil
+}
+
+// listName returns the Name of a pager. A filter may be empty.
+func (c *Client) listName(op Operation, filter string) string {
+	name := strings.TrimSpace(op.Name + " " + filter)
+	if c == nil || c.caller == nil { // each call returns an error
+		return name
+	}
+	base, keys := c.caller.Base, c.caller.FixedKeys()
+	return keys.Text(base.Host+base.EscapedPath()) + " " + name
 }
 
 // CloseIdleConnections closes the idle connections of the transport, for example before a test checks for

@@ -147,7 +147,11 @@ func describe(err error, t reflect.Type) error {
 	typeErr, isTypeErr := errors.AsType[*json.UnmarshalTypeError](err)
 	isOfMember := isTypeErr && typeErr.Type != t || errors.Is(err, errPlaceholder)
 	if !isOfMember {
-		return errs.Hide("expected a JSON envelope, "+reasonOf(err), err, isOwnError)
+		reason := reasonOf(err)
+		if isTypeErr {
+			reason = found(typeErr)
+		}
+		return errs.Hide("expected a JSON envelope, "+reason, err, isOwnError)
 	}
 	member := "data"
 	if isTypeErr {
@@ -172,6 +176,12 @@ func nameInJSON(kind reflect.Kind) string {
 	return kind.String()
 }
 
+// found says which JSON was found. Value may be "number 5": the text must not quote the 5.
+func found(e *json.UnmarshalTypeError) string {
+	kind, _, _ := strings.Cut(e.Value, " ")
+	return "found " + kind
+}
+
 // reasonOf says why JSON was rejected, without quoting it.
 func reasonOf(err error) string {
 	typeErr, isTypeErr := errors.AsType[*json.UnmarshalTypeError](err)
@@ -182,8 +192,7 @@ func reasonOf(err error) string {
 	case errors.Is(err, errPlaceholder):
 		return "expected the value of a Secret, found its redacted text"
 	case isTypeErr && typeErr.Type != nil:
-		kind, _, _ := strings.Cut(typeErr.Value, " ") // Value may be "number 5": the text must not quote the 5
-		return "expected " + nameInJSON(typeErr.Type.Kind()) + ", found " + kind
+		return "expected " + nameInJSON(typeErr.Type.Kind()) + ", " + found(typeErr)
 	case isSyntaxErr:
 		return "found invalid JSON" // without the offset, which depends on the version of encoding/json
 	default:

@@ -69,11 +69,11 @@ func TestUndecodableEnvelopeIsDecodeError(t *testing.T) {
 		},
 		"array": {
 			body: `["hunter2"]`,
-			want: "cannot decode the response: expected a JSON envelope, expected object, found array",
+			want: "cannot decode the response: expected a JSON envelope, found array",
 		},
 		"string": {
 			body: `"hunter2"`,
-			want: "expected object, found string",
+			want: "expected a JSON envelope, found string",
 		},
 		"no code": {
 			body: `{"msg":"hunter2","data":{}}`,

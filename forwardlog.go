@@ -70,7 +70,7 @@ func (c *Client) ForwardLogPager(params ForwardLogParams) Pager[ForwardLog] {
 	}
 	filter, _ := json.Marshal(params) // cannot fail
 	return Pager[ForwardLog]{
-		Name: opForwardLogList.Name + " " + string(filter),
+		Name: c.listName(opForwardLogList, string(filter)),
 		Fetch: func(ctx context.Context, r PageRequest) (*Page[ForwardLog], error) {
 			return c.ForwardLogList(ctx, ForwardLogRequest{r, params})
 		},

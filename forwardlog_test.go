@@ -71,16 +71,17 @@ func TestForwardLogs(t *testing.T) {
 		[]msgpush.ForwardLog{{ID: 7}, {ID: 8}, {ID: 9}}, list)
 }
 
-// A pointer of the caller may be set again while the list is read.
-func TestNameOfPagerHasTheFilter(t *testing.T) {
+func TestNameOfPagerHasTheServiceAndTheFilter(t *testing.T) {
 	client := fixtures.NewClient(t, fixtures.Respond(200, ""))
 	params := msgpush.ForwardLogParams{RuleID: new(int64(301)), MatchResult: new(0)}
-	assert.Equal(t, `ForwardLogList {"ruleId":301,"matchResult":0}`, client.ForwardLogPager(params).Name)
-	assert.Equal(t, "ForwardLogList {}", client.ForwardLogPager(msgpush.ForwardLogParams{}).Name)
-	assert.Equal(t, "ForwardRuleList", client.ForwardRulePager().Name)
-	assert.Equal(t, "MPList", client.MPPager().Name)
+	assert.Equal(t, `push.example.com ForwardLogList {"ruleId":301,"matchResult":0}`, client.ForwardLogPager(params).Name)
+	assert.Equal(t, "push.example.com ForwardLogList {}", client.ForwardLogPager(msgpush.ForwardLogParams{}).Name)
+	assert.Equal(t, "push.example.com ForwardRuleList", client.ForwardRulePager().Name)
+	assert.Equal(t, "push.example.com MPList", client.MPPager().Name)
+	assert.Equal(t, "MPList", new(msgpush.Client).MPPager().Name)
 }
 
+// A pointer of the caller may be set again while the list is read.
 func TestFilterOfIterationDoesNotChange(t *testing.T) {
 	rule, match := int64(301), 7
 	params := msgpush.ForwardLogParams{RuleID: &rule, MatchResult: &match}

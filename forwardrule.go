@@ -46,7 +46,7 @@ func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[Forw
 // ForwardRulePager returns a pager of the message rules.
 func (c *Client) ForwardRulePager() Pager[ForwardRule] {
 	return Pager[ForwardRule]{
-		Name:    opForwardRuleList.Name,
+		Name:    c.listName(opForwardRuleList, ""),
 		Fetch:   c.ForwardRuleList,
 		ID:      func(rule ForwardRule) int64 { return rule.ID },
 		Created: func(rule ForwardRule) DateTime { return rule.CreateTime },

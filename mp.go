@@ -66,7 +66,7 @@ func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], e
 // MPPager returns a pager of the official-account channels.
 func (c *Client) MPPager() Pager[MPChannel] {
 	return Pager[MPChannel]{
-		Name:  opMPList.Name,
+		Name:  c.listName(opMPList, ""),
 		Fetch: c.MPList,
 		ID:    func(channel MPChannel) int64 { return channel.ID },
 	}

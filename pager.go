@@ -21,8 +21,9 @@ var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 // also iterates over other lists: Fetch may use [Call]. To change a field, change it in a copy: copies
 // do not affect each other.
 type Pager[T any] struct {
-	// Name names the list and its filter, such as ForwardLogList {"ruleId":301}. Package follow keeps it in a position,
-	// and rejects the position of another list. It may be empty.
+	// Name names the list: the address of the service, the operation and the filter, such as
+	// push.example.com ForwardLogList {"ruleId":301}. Package follow keeps it in a position, and rejects the position of
+	// another list. It may be empty.
 	Name string
 	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together
 	// with an error, iteration uses the page, goes on, and yields the error at the end: records may be

@@ -694,7 +694,7 @@ func TestPrefetchOfAGrowingListCostsFewRequests(t *testing.T) {
 	c := list.iterate(t, 8)
 	t.Log(c.requests, "requests in", c.duration)
 	assert.LessOrEqual(t, c.requests, 200)
-	assert.LessOrEqual(t, c.duration, 2100*time.Millisecond)
+	assert.LessOrEqual(t, c.duration, 2500*time.Millisecond, "without prefetching, it takes 2 s")
 }
 
 func TestPrefetchesMoreAgainAfterTheListStopsChanging(t *testing.T) {

@@ -157,6 +157,16 @@ func TestWaitsGrowExponentiallyWithEqualJitter(t *testing.T) {
 	}
 }
 
+func TestTwentyAttemptsOutlastThreeMinutes(t *testing.T) {
+	fixtures.RunInBubble(t, "20 attempts", func(t *testing.T) {
+		sum := time.Duration(0)
+		for _, waits := range drawWaits(t, msgpush.RetryPolicy{MaxAttempts: 20}, 100, fixtures.Status(503)) {
+			sum += slices.Min(waits)
+		}
+		assert.Greater(t, sum, 3*time.Minute)
+	})
+}
+
 func TestLongestWaitsDoNotOverflow(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	longest := msgpush.RetryPolicy{MaxAttempts: 2, MinWait: math.MaxInt64 / 2, MaxWait: math.MaxInt64}

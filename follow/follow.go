@@ -72,7 +72,7 @@ import (
 // Options configure a [Follower]. The zero value is a first start with the defaults.
 type Options struct {
 	// Position is the Position of the batch that was stored last. It is empty at the very first start.
-	// It belongs to one list and its filter: New returns an error if the Name of the pager has changed.
+	// It belongs to one list of one service, and its filter: New returns an error if the Name of the pager has changed.
 	Position string
 	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s. It is at
 	// most a year.
@@ -90,8 +90,8 @@ type Options struct {
 }
 
 // ErrReplaced is returned by the function of [Follower.Run] if another process has stored a batch: the stored
-// position is neither Previous nor Position of the batch. It ends Run.
-var ErrReplaced = errors.New("another process has stored a position")
+// position is neither Previous nor Position of the batch. It ends Run, which returns the error of the function.
+var ErrReplaced = errorf("another process has stored a position")
 
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")
@@ -166,7 +166,8 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		return nil, errorf("Position is not that of a batch: %w", err)
 	}
 	if position.started && position.List != pager.Name {
-		const format = "Position belongs to the list %q, and not to %q: leave it empty to begin anew"
+		const format = "Position belongs to the list %q, and not to %q: leave it empty to begin anew " +
+			"or, if both are the same list, set the Name of the pager to the former one"
 		return nil, errorf(format, position.List, pager.Name)
 	}
 	position.List, position.Writer = pager.Name, cryptorand.Text()
@@ -293,9 +294,10 @@ func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 		f.beginStep()
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
-		if err := f.store(ctx, forStore); err != nil {
-			return errorf("%w: %w", ErrStore, err)
+		err := f.store(ctx, forStore)
+		if err == nil || errors.Is(err, ErrReplaced) {
+			return err
 		}
-		return nil
+		return errorf("%w: %w", ErrStore, err)
 	})
 }

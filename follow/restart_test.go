@@ -49,7 +49,8 @@ func TestPositionOfAnotherListIsRejected(t *testing.T) {
 		all.Name = "ForwardLogList {}"
 		_, err := follow.New(all, follow.Options{Position: db.position})
 		assert.EqualError(t, err, `msgpush: following a list: Position belongs to the list `+
-			`"ForwardLogList {\"matchResult\":2}", and not to "ForwardLogList {}": leave it empty to begin anew`)
+			`"ForwardLogList {\"matchResult\":2}", and not to "ForwardLogList {}": leave it empty to begin anew `+
+			`or, if both are the same list, set the Name of the pager to the former one`)
 		_, err = follow.New(failed, follow.Options{Position: db.position})
 		assert.NoError(t, err)
 	})
@@ -70,7 +71,9 @@ func TestOfTwoFollowersTheSecondToStoreABatchEnds(t *testing.T) {
 			wait(12 * time.Minute)
 		}
 		s.prepend(1001, 1002)
-		require.ErrorIs(t, <-results, follow.ErrReplaced)
+		err := <-results
+		require.ErrorIs(t, err, follow.ErrReplaced)
+		require.NotErrorIs(t, err, follow.ErrStore)
 		s.prepend(1003)
 		wait(time.Hour)
 		cancel()

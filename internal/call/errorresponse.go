@@ -46,7 +46,7 @@ func (c *Caller) classify(f *Failure) {
 	hasRetryableCode := f.IsEnvelope && slices.Contains(c.RetryableCodes, f.Code)
 	f.KeyRejected = f.Status == http.StatusUnauthorized || hasRejectedCode
 	f.Transient = !f.KeyRejected && (hasRetryableCode || hasRetryableStatus(f.Status, f.isErrorEnvelope()))
-	if c.HasKeySource && len(c.RejectedKeyCodes) == 0 && !f.KeyRejected {
+	if len(c.RejectedKeyCodes) == 0 && !f.KeyRejected {
 		f.hintAtRejectedKey()
 	}
 }
