@@ -54,42 +54,46 @@ func (f *Follower[T]) newestNumber() int {
 	return 1
 }
 
-// next goes to the next page inward, or back.
+// next goes to the next page inward, and back from there as long as the total falls. It skips a page that fails,
+// or returns its error.
 func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
-	number := p.number + 1
-	if f.position.NewestLast {
-		number = p.number - 1
-	}
-	if f.position.NewestLast && f.numbers.pages > 0 {
-		number = min(number, f.numbers.pages) // the list may have become shorter
-	}
+	number := f.nextNumber(p)
 	if number > p.deepest {
 		p.deepest, p.backs = number, 0
 	}
-	for {
-		page, err := f.pageUnlessBehind(ctx, p, number, n)
-		switch {
-		case err != nil && f.skipsPages():
-			p.number, p.items, p.hasGap = number, nil, true
-			p.skips++
-			return nil
-		case err != nil:
-			return err
-		case !f.hasShrunk(p, page):
-			f.enter(p, page, number)
-			return nil
-		case p.backs < maxBacks:
-			number = p.back(number, page.Total)
-		case f.skipsPages(): // skips the records that may have moved
-			f.enter(p, page, number)
-			p.hasGap = true
-			return nil
-		default:
-			err := errorf("its total fell at page %d after each of %d attempts", p.deepest, maxBacks+1)
-			f.pageFailed(err)
-			return err
-		}
+	page, err := f.pageUnlessBehind(ctx, p, number, n)
+	for err == nil && f.hasShrunk(p, page) && p.backs < maxBacks {
+		number = p.back(number, page.Total)
+		page, err = f.pageUnlessBehind(ctx, p, number, n)
 	}
+	isStillShrinking := err == nil && f.hasShrunk(p, page)
+	skipsPages := f.skipsPages()
+	if isStillShrinking && !skipsPages {
+		err = errorf("its total fell at page %d after each of %d attempts", p.deepest, maxBacks+1)
+		f.pageFailed(err)
+	}
+	switch {
+	case err == nil:
+		p.hasGap = p.hasGap || isStillShrinking // the records that may have moved are skipped
+		f.enter(p, page, number)
+	case skipsPages:
+		p.skip(number)
+	default:
+		return err
+	}
+	return nil
+}
+
+// nextNumber returns the number of the next page inward. If the newest record is on the last page, that page may have
+// become one before.
+func (f *Follower[T]) nextNumber(p *place[T]) int {
+	switch {
+	case !f.position.NewestLast:
+		return p.number + 1
+	case f.numbers.pages > 0:
+		return min(p.number-1, f.numbers.pages)
+	}
+	return p.number - 1
 }
 
 // pageUnlessBehind requests a page, and once more if its total has fallen: the response may have come from a
@@ -121,6 +125,12 @@ func (p *place[T]) back(number int, total int64) int {
 	p.total = total
 	moved := 1 + (fall-1)/int64(max(1, p.longest)) // pages
 	return int(max(1, int64(number)-moved))
+}
+
+// skip goes on from a page that fails.
+func (p *place[T]) skip(number int) {
+	p.number, p.items, p.hasGap = number, nil, true
+	p.skips++
 }
 
 // enter makes a page the one that the reading has reached.

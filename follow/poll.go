@@ -69,7 +69,7 @@ func (f *Follower[T]) firstStart(ctx context.Context) error {
 		if r.records == 0 { // perhaps for a moment: all records would seem to be new later
 			wait = f.jitter(f.options.PollInterval)
 		}
-		if !r.isCut {
+		if r.ending != cut {
 			f.succeeded(ofSweep)
 			f.sweepAt = time.Now().Add(f.options.SweepInterval)
 		}
@@ -89,7 +89,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 		return false // the skipped page may have the known record that makes others new
 	}
 	stamps := r.notNew(newItems)
-	f.position.Whole = r.hasEnd && len(stamps)+len(newItems) == r.records
+	f.position.Whole = r.ending == atEnd && len(stamps)+len(newItems) == r.records
 	return f.position.keep(stamps, r.isSweep)
 }
 
@@ -111,23 +111,20 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		lastKnown:  -1,
 	}
 	for {
-		knownAbove := r.known
-		hasUnknown := r.add(p.items)
-		if hasUnknown && knownAbove < r.window { // new ones may have been inserted after the first response
-			r.maxTotal = max(r.maxTotal, p.total)
-		}
+		hasUnknown := r.add(p.items, p.total)
 		// A record moved to a page that was read before: it is unknown which of the known records stand above it.
 		hasMovedUp := hasUnknown && r.known > 0 && f.isReadAgain(p)
-		if hasMovedUp {
-			r.isCut = true
-			return r, nil
-		}
-		if f.isLast(p) {
-			r.hasEnd = f.showsEnd(p) && !r.hasGap
-			return r, nil
-		}
 		n := r.needOfNextPage(hasUnknown)
-		if n == notNeeded || p.repeats >= maxRepeats || p.skips >= maxSkips {
+		switch {
+		case hasMovedUp:
+			r.ending = cut
+			return r, nil
+		case f.isLast(p):
+			if f.showsEnd(p) && !r.hasGap {
+				r.ending = atEnd
+			}
+			return r, nil
+		case n == notNeeded, p.repeats >= maxRepeats, p.skips >= maxSkips:
 			return r, nil
 		}
 		err := f.next(ctx, p, n)
@@ -137,8 +134,8 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if err != nil && n == required && r.isAboveKnown() {
 			return nil, err
 		}
-		r.isCut = err != nil || r.mayBeAbove(p.total)
-		if r.isCut {
+		if err != nil || r.mayBeAbove(p.total) {
+			r.ending = cut
 			return r, nil
 		}
 		r.hasGap = p.hasGap

@@ -31,9 +31,8 @@ type reading[T any] struct {
 	firstTotal int64 // by the first response
 	maxTotal   int64 // the highest one since the latest sweep, by the pages that may have new records
 	isSweep    bool  // it goes on until it has the depth of a sweep
-	hasEnd     bool  // it has read the list to its end
-	isCut      bool  // it has ended before, since a page failed or the list changed too fast
-	hasGap     bool  // records were skipped
+	ending     ending
+	hasGap     bool // records were skipped
 
 	seen    paging.IDSet
 	records int       // that were read
@@ -48,8 +47,18 @@ type reading[T any] struct {
 	older     int // unknown records since the latest known one, created before the newest known one
 }
 
-// add takes the records of a page, and reports whether one is unknown.
-func (r *reading[T]) add(items []item[T]) (hasUnknown bool) {
+// An ending says why a reading has ended.
+type ending int
+
+const (
+	enough ending = iota // the rules need no other page
+	atEnd                // the list has no other page
+	cut                  // a page failed, or the list changed too fast: the rest is left to the next poll
+)
+
+// add takes the records of a page and the total of its response, and reports whether a record is unknown.
+func (r *reading[T]) add(items []item[T], total int64) (hasUnknown bool) {
+	mayHaveNew := r.known < r.window
 	for _, it := range items {
 		if !r.seen.Add(it.id) {
 			continue // it moved to another page
@@ -70,6 +79,9 @@ func (r *reading[T]) add(items []item[T]) (hasUnknown bool) {
 		if isBacklog {
 			r.dropNewerHalf()
 		}
+	}
+	if hasUnknown && mayHaveNew { // some may have been inserted after the first response
+		r.maxTotal = max(r.maxTotal, total)
 	}
 	return hasUnknown
 }
@@ -121,7 +133,7 @@ const (
 // is known, it has read all that it will find.
 func (r *reading[T]) endsSweep() bool {
 	isFar := r.isSweep || r.known == 0 || r.hasDepth()
-	return isFar && !r.isCut
+	return isFar && r.ending != cut
 }
 
 // mayLackKnown reports whether a page was skipped that may have known records, which must not be forgotten.
@@ -212,7 +224,7 @@ func (r *reading[T]) isNoneLeft() bool {
 // coversList reports whether the latest sweep and this poll read the whole list.
 func (r *reading[T]) coversList() bool {
 	wasEmpty := len(r.position.known) == 0 // then each record is new
-	return r.position.Whole && (wasEmpty || r.hasEnd)
+	return r.position.Whole && (wasEmpty || r.ending == atEnd)
 }
 
 // missing returns an error if no known record is left, if records were missed, or if the total grew by
