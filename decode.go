@@ -33,7 +33,7 @@ import (
 
 var (
 	errNoCode    = errors.New("expected an envelope with a code, found none")
-	errOtherCode = errors.New("an error response") // package call decodes it, and drops this error
+	errOtherCode = errors.New("expected code 200, found another one") // package call makes an error response of it
 	errNoData    = errors.New("data: expected a value, found none")
 	errNoList    = errors.New("data.list: expected a list, found none")
 	errNoRecord  = errors.New("expected the member id, found none")

@@ -195,5 +195,5 @@ func omittedError(omitted []OmittedRecord, records int) error {
 		named = append(named, record.Err.Error())
 	}
 	text := fmt.Sprintf("%d of %d records left out: %s", len(omitted), records, strings.Join(named, "; "))
-	return errs.Hide(text, errors.Join(ErrOmitted, omitted[0].Err), isOwnError)
+	return errs.Hide(text, errors.Join(ErrOmitted, omitted[0].Err), nil)
 }

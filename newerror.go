@@ -41,7 +41,7 @@ func newError(f *call.Failure) error {
 			Body:       f.Body,
 			Retryable:  f.Transient,
 			Attempts:   f.Attempts,
-			Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause, isOwnError),
+			Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause, nil),
 			Remarks:    remarks,
 		}
 	default: // call.NoResponse
@@ -67,14 +67,15 @@ func remarksOf(f *call.Failure) []string {
 	return append([]string{redact.Shorten(f.Keys.Text(request), maxForeign)}, f.Remarks...)
 }
 
-// isOwnError reports whether target, of [errors.As], is for an error type of this package. The
-// error of a key source may come from another client, and must not match as the error of this call.
+// isOwnError reports whether target, of [errors.Is] or [errors.As], is an error or for an error type of this package.
+// The cause of a context, or the error of a key source, may be the error of another call or list. It must not
+// match as the error of this one.
 func isOwnError(target any) bool {
 	switch target.(type) {
 	case **APIError, **DecodeError, **RequestError, **UnimplementedError:
 		return true
 	}
-	return false
+	return target == any(ErrOmitted) || target == any(ErrInconsistentList)
 }
 
 // operationName returns the name of an operation, redacted and shortened: the operation of a Call

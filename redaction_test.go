@@ -92,6 +92,19 @@ func TestDamagedSuccessIsNotQuoted(t *testing.T) {
 	}
 }
 
+// As UTF-16, "password" has a NUL byte behind each letter.
+func TestBodyInAnotherCharsetIsNotQuoted(t *testing.T) {
+	body := strings.Join(strings.Split(`{"code":5,"msg":"the password hunter2"}`, ""), "\x00") + "\x00"
+	for _, body := range []string{body, "\xff\xfe" + body} {
+		for _, status := range []int{200, 500} {
+			respond := fixtures.Respond(status, body, "Content-Type", "application/json; charset=utf-16")
+			_, err := fixtures.NewClient(t, respond).MailDetail(t.Context(), "7")
+			assert.ErrorContains(t, err, `the body is not UTF-8: its charset is "utf-16"`)
+			assert.NotContains(t, err.Error(), "{")
+		}
+	}
+}
+
 func TestErrorTextOmitsQuery(t *testing.T) {
 	const path = "/api/open/mail/detail"
 	errCable := errors.New("the cable is cut")

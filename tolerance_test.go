@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -348,6 +349,32 @@ func TestErrorOfAStoppedIterationDoesNotMatchErrOmitted(t *testing.T) {
 		assert.ErrorContains(t, err, "page 3: ForwardLogList: ", name)
 		_, isDecodeError := errors.AsType[*msgpush.DecodeError](err)
 		assert.Equal(t, name == "response that is no JSON", isDecodeError, "only page 3 counts: %s", name)
+	}
+}
+
+// The first error of an errgroup cancels the others, and is the cause of their context.
+func TestErrorOfAnotherListIsNotThatOfACancelledOne(t *testing.T) {
+	for name, other := range map[string]error{
+		"records left out":  msgpush.ErrOmitted,
+		"inconsistent list": msgpush.ErrInconsistentList,
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		requests := 0
+		client := fixtures.NewClient(t, serveLogs(t, 55, nil, &requests))
+		_, err := fixtures.Collect(func(yield func(msgpush.ForwardLog, error) bool) {
+			for record, err := range client.ForwardLogPager(msgpush.ForwardLogParams{}).All(ctx) {
+				if !yield(record, err) {
+					return
+				}
+				cancel(fmt.Errorf("another list: %w", other))
+			}
+		})
+		_, callErr := client.MPList(ctx, msgpush.PageRequest{})
+		for _, err := range []error{err, callErr} {
+			assert.ErrorIs(t, err, context.Canceled, name)
+			assert.NotErrorIs(t, err, other, name)
+			assert.Equal(t, "canceled", msgpush.Outcome(err), name)
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ type Options struct {
 
 // ErrReplaced is returned by the function of [Follower.Run] if another process has stored a batch: the stored
 // position is neither Previous nor Position of the batch. It ends Run, which returns the error of the function.
-var ErrReplaced = errorf("another process has stored a position")
+var ErrReplaced = errors.New(prefix + "another process has stored a position")
 
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")

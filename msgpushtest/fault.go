@@ -113,13 +113,16 @@ func (f Fault) describe() string {
 
 // serve sends the response.
 func (f Fault) serve(usual *responder, w http.ResponseWriter, r *http.Request) {
-	w = &faultWriter{ResponseWriter: w, fault: f}
+	overrides := f.status != 0 || f.header != nil
+	if overrides {
+		w = &faultWriter{ResponseWriter: w, fault: f}
+	}
 	if f.respond == nil {
 		usual.respond(w, r)
 		return
 	}
 	f.respond(usual, w, r)
-	if f.status != 0 || f.header != nil { // the function of Respond may have written nothing
+	if overrides { // the function of Respond may have written nothing
 		w.WriteHeader(http.StatusOK)
 	}
 }

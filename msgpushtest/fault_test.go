@@ -227,6 +227,17 @@ func TestTruncatedResponseKeepsStatusAndHeaderOfABadRecord(t *testing.T) {
 	assert.Equal(t, "1", resp.Header.Get("X-Own"))
 }
 
+func TestFunctionOfRespondMayFlush(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"code":200,`)
+		w.(http.Flusher).Flush()
+		_, _ = io.WriteString(w, `"data":{"total":0,"list":[]}}`)
+	}))
+	_, err := server.Client().MPList(t.Context(), msgpush.PageRequest{})
+	assert.NoError(t, err)
+}
+
 func TestErrorResponseHasDataOnlyIfItIsGiven(t *testing.T) {
 	server := msgpushtest.New(t)
 	for name, tt := range map[string]struct {

@@ -23,7 +23,7 @@ func (c *Caller) setErrorResponse(f *Failure, b rejectedBody) {
 			f.RawData = b.env.Data
 		}
 	}
-	if !f.IsEnvelope && !b.endsEarly() {
+	if !f.IsEnvelope && !b.endsEarly() && b.unreadableErr == nil {
 		f.quote(b.bytes)
 	}
 	c.setWait(f)

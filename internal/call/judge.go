@@ -82,7 +82,8 @@ func newRejectedBody(resp *http.Response, body []byte, decodeErr, charsetErr err
 	b := rejectedBody{bytes: body, decodeErr: decodeErr, unreadableErr: charsetErr}
 	b.env, b.jsonErr = decodeError(body)
 	encodingErr := checkEncoding(resp, keys)
-	if b.jsonErr != nil && encodingErr != nil {
+	isEncoded := len(body) > 0 && b.jsonErr != nil && encodingErr != nil // an empty body is one that ends too early
+	if isEncoded {
 		b.unreadableErr = encodingErr
 	}
 	return b

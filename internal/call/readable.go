@@ -1,6 +1,7 @@
 package call
 
 import (
+	"bytes"
 	"fmt"
 	"mime"
 	"net/http"
@@ -14,7 +15,7 @@ const maxHeader = 40 // characters of a value that are quoted
 
 // checkCharset returns an error if a body is not UTF-8, and its header names another charset.
 func checkCharset(resp *http.Response, body []byte, keys *redact.Keys) error {
-	if utf8.Valid(body) {
+	if utf8.Valid(body) && !bytes.Contains(body, []byte{0}) { // UTF-16 of ASCII is valid UTF-8
 		return nil
 	}
 	_, params, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))

@@ -17,8 +17,8 @@ type hidden struct {
 	isExcluded func(target any) bool
 }
 
-// Hide returns an error that wraps cause, and has text in place of the text of cause. [errors.As]
-// finds no target in it for which isExcluded returns true. isExcluded may be nil.
+// Hide returns an error that wraps cause, and has text in place of the text of cause. [errors.Is] and
+// [errors.As] find no target in it for which isExcluded returns true. isExcluded may be nil.
 func Hide(text string, cause error, isExcluded func(target any) bool) error {
 	return &hidden{text, cause, isExcluded}
 }
@@ -29,14 +29,13 @@ func (e *hidden) Error() string { return e.text }
 func (e *hidden) Format(f fmt.State, verb rune) { Format(f, verb, e.text) }
 
 // Is reports whether the cause matches target. There is no method Unwrap, which would let
-// [errors.As] find excluded targets.
-func (e *hidden) Is(target error) bool { return errors.Is(e.cause, target) }
+// [errors.Is] and [errors.As] find excluded targets.
+func (e *hidden) Is(target error) bool { return !e.excludes(target) && errors.Is(e.cause, target) }
 
 // As finds the error types of the cause, unless they are excluded.
-func (e *hidden) As(target any) bool {
-	isExcluded := e.isExcluded != nil && e.isExcluded(target)
-	return !isExcluded && errors.As(e.cause, target)
-}
+func (e *hidden) As(target any) bool { return !e.excludes(target) && errors.As(e.cause, target) }
+
+func (e *hidden) excludes(target any) bool { return e.isExcluded != nil && e.isExcluded(target) }
 
 // Format formats the text of an error with the verb and the flags that the error is printed with.
 func Format(f fmt.State, verb rune, text string) {

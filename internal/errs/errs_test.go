@@ -26,11 +26,15 @@ func TestHideReplacesTheTextOfItsCause(t *testing.T) {
 	assert.Equal(t, "access", fmt.Sprintf("%.6s", err))
 }
 
-func TestAsFindsNoExcludedType(t *testing.T) {
-	isPathError := func(target any) bool { _, ok := target.(**fs.PathError); return ok }
-	err := Hide("hidden", &fs.PathError{Err: context.Canceled}, isPathError)
+func TestHiddenCauseMatchesNoExcludedError(t *testing.T) {
+	isExcluded := func(target any) bool {
+		_, isPathError := target.(**fs.PathError)
+		return isPathError || target == any(fs.ErrNotExist)
+	}
+	err := Hide("hidden", errors.Join(&fs.PathError{Err: context.Canceled}, fs.ErrNotExist), isExcluded)
 	_, found := errors.AsType[*fs.PathError](err)
 	assert.False(t, found)
+	assert.NotErrorIs(t, err, fs.ErrNotExist)
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.NoError(t, errors.Unwrap(err), "it would lead to the excluded type")
 }
