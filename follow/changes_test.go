@@ -38,6 +38,33 @@ func TestBurstWhileAPollReadsIsDelivered(t *testing.T) {
 	}
 }
 
+// The first poll after a restart is a sweep. After the deletion, it requests page 2 twice, and goes back to page 1.
+// When it requests page 2 again, that page has inserted records, which stand below the known ones of page 1.
+func TestBurstAfterADeletionInTheSamePollIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		pager, o := s.pager(20), follow.Options{Window: 20}
+		r, db := start(t, pager, o)
+		wait(time.Minute)
+		r.stop()
+		requests := 0
+		s.setEdit(func(number int, _ *page) {
+			requests++
+			switch requests {
+			case 1:
+				s.list = s.list[:995]
+			case 4:
+				assert.Equal(t, 1, number)
+				s.list = append(numbers(1022, 1001), s.list...)
+			}
+		})
+		r = restart(t, pager, db, o)
+		wait(time.Hour)
+		assert.ElementsMatch(t, numbers(1001, 1022), db.records)
+		assert.Empty(t, r.errors())
+	})
+}
+
 // 100 records are inserted before each request. A page has 20.
 func TestPollEndsThoughRecordsAreInsertedFasterThanItReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

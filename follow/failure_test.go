@@ -172,6 +172,58 @@ func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
 	})
 }
 
+// A sweep cannot see 2 × Window records. Check says so, but the position does not grow.
+func TestPositionDoesNotGrowIfSweepsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.fail = failFrom(11, &msgpush.APIError{HTTPStatus: 400})
+		r, db := start(t, s.pager(20), follow.Options{Window: 200})
+		wait(time.Minute)
+		for n := int64(1001); n <= 6000; n++ {
+			s.prepend(n)
+			wait(10 * time.Second)
+		}
+		wait(time.Minute)
+		assert.Equal(t, numbers(1001, 6000), db.stored())
+		assert.Less(t, len(db.position), 2000)
+		assert.ErrorContains(t, r.Status().Check(time.Hour), "HTTP 400")
+		assert.Empty(t, r.missing())
+	})
+}
+
+// The last page is full. The page behind it may exist, since some services cap the total.
+func TestAnyErrorOfAPageBehindTheLastIsTheEndOfASweep(t *testing.T) {
+	for name, err := range map[string]error{
+		"HTTP 500": &msgpush.APIError{HTTPStatus: 500, Retryable: true},
+		"HTTP 404": &msgpush.APIError{HTTPStatus: 404},
+		"another":  errFailed,
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(40, 1), fail: failFrom(3, err)}
+			r, db := startOn(t, s)
+			wait(time.Hour)
+			s.prepend(41)
+			wait(time.Minute)
+			assert.Equal(t, []int64{41}, db.stored())
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
+func TestTotalThatIsTheLengthOfThePageIsNoDeletion(t *testing.T) {
+	for _, length := range []int64{30, 50, 1010} {
+		inBubble(t, fmt.Sprintf("%d records", length), func(t *testing.T) {
+			s := &service{list: numbers(length, 1)}
+			s.edit = func(_ int, p *page) { p.Total, p.Pages = int64(len(p.List)), 0 }
+			r, db := startOn(t, s)
+			s.prepend(length+1, length+2, length+3)
+			wait(time.Hour)
+			assert.Equal(t, numbers(length+1, length+3), db.stored())
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
 func TestServiceThatRefusesDeepPagesIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(2000, 1)}

@@ -44,8 +44,10 @@
 //   - A poll holds at most 200,000 new records. If there are more, it delivers the oldest, and the next poll reads
 //     the list again. Of the records that a poll delivers, the newest 10,000, or 4 × Window, stay known.
 //   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A sweep
-//     that has skipped a page forgets no id, and reports nothing as missing, unless no known record is left.
-//     The next sweep follows after a minute.
+//     that has read on behind a skipped page forgets no id, and reports nothing as missing, unless no known record
+//     is left. The next sweep follows after a minute.
+//   - Some services cap the total. So a sweep also requests the page behind a full last page. If that page fails, it
+//     is the end.
 //   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept, up to an hour.
 //
 // docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.

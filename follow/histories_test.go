@@ -309,3 +309,45 @@ func TestHistories(t *testing.T) {
 		})
 	}
 }
+
+// A list of which records are inserted or deleted between the requests of a poll, with small pages and windows.
+func TestChangesBetweenRequestsLoseAndRepeatNoRecord(t *testing.T) {
+	for seed := *firstHistory; seed < *firstHistory+10**histories; seed++ {
+		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 11))
+			window, size := 2+random.IntN(30), 4+random.IntN(10)
+			s := &service{list: numbers(int64(1+random.IntN(300)), 1)}
+			db := &database{}
+			r := newRun(t, s.pager(size), db, follow.Options{Window: window})
+			r.SetRandom(func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) })
+			r.start(t, db)
+			wait(time.Minute)
+			known := int64(len(s.list))
+			newest, deleted := known, map[int64]bool{}
+			s.setEdit(func(int, *page) {
+				switch random.IntN(20) {
+				case 0:
+					for range 1 + random.IntN(2*size) {
+						newest++
+						s.list = slices.Insert(s.list, 0, newest)
+					}
+				case 1:
+					for range min(random.IntN(10), len(s.list)-2*window-size) {
+						i := random.IntN(len(s.list))
+						deleted[s.list[i]] = true
+						s.list = slices.Delete(s.list, i, i+1)
+					}
+				}
+			})
+			wait(2 * time.Hour)
+			s.setEdit(nil)
+			wait(time.Hour)
+			want := slices.DeleteFunc(numbers(known+1, newest+1), func(n int64) bool { return n > newest || deleted[n] })
+			stored := db.stored()
+			slices.Sort(stored)
+			assert.Equal(t, slices.Compact(slices.Clone(stored)), stored, "stored twice")
+			assert.Empty(t, slices.DeleteFunc(slices.Clone(stored), func(n int64) bool { return n > known }), "old")
+			assert.Subset(t, stored, want, "lost")
+		})
+	}
+}

@@ -29,7 +29,7 @@ const (
 	// page 1 succeeds meanwhile: a record may be too long, or the service refuses deep pages.
 	skipAfter   = 15 * time.Minute
 	maxSkips    = 2 // pages in a row that are skipped
-	maxSearches = 3 // how often the newest page is searched while the list grows or shrinks
+	maxSearches = 5 // how often the newest page is searched while the list grows or shrinks
 	maxRepeats  = 3 // pages in a row with the same records
 	maxBacks    = 5 // how often a poll goes back from a page
 

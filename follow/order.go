@@ -51,7 +51,8 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T]) erro
 	return nil
 }
 
-// minTimes is the number of times that show the order of a list with several pages: single ones may be wrong.
+// minTimes is the number of times that show the order of a list with several pages: single ones may be wrong. Two
+// short pages have fewer.
 const minTimes = 6
 
 // setOrder compares the first half of the times with the other half. It finds an order if seven eighths of one half
@@ -60,10 +61,12 @@ const minTimes = 6
 // expected at the start. A single page has it in any case.
 func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	hasSeveralPages := f.numbers.pages > 1
+	needed := 2
 	if hasSeveralPages {
 		f.position.NewestLast = false
+		needed = min(minTimes, 2*f.pager.PageSize)
 	}
-	if len(times) < 2 || hasSeveralPages && len(times) < minTimes {
+	if len(times) < needed {
 		return
 	}
 	half := len(times) / 2

@@ -10,16 +10,17 @@ import (
 
 // A place is the page that a reading has reached.
 type place[T any] struct {
-	number  int
-	page    *msgpush.Page[T]
-	items   []item[T] // of the page
-	total   int64     // the latest one
-	longest int       // the number of records of the longest page so far
-	repeats int       // how many pages in a row had the same records: some services repeat their last page
-	deepest int       // the highest number so far
-	backs   int       // how often the reading went back from there
-	skips   int       // how many pages in a row were skipped just before
-	hasGap  bool      // records were skipped
+	number   int
+	page     *msgpush.Page[T]
+	items    []item[T] // of the page
+	total    int64     // the latest one
+	inserted int64     // records since page 1 was read, by the total
+	longest  int       // the number of records of the longest page so far
+	repeats  int       // how many pages in a row had the same records: some services repeat their last page
+	deepest  int       // the highest number so far
+	backs    int       // how often the reading went back from there
+	skips    int       // how many pages in a row were skipped just before
+	hasGap   bool      // records were skipped, and others were read behind them
 }
 
 // newestPage returns the place of the newest record. It returns an error if ctx has ended, if the next poll must
@@ -32,6 +33,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 		var err error
 		page, err = f.page(ctx, number, required)
 		if err != nil {
+			f.numbers.forgetPages() // the list may not have this page any more
 			return nil, err
 		}
 		if err := f.checkOrder(ctx, page, number, isSweep); err != nil {
@@ -62,11 +64,11 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 		p.deepest, p.backs = number, 0
 	}
 	page, err := f.pageUnlessBehind(ctx, p, number, n)
-	for err == nil && f.hasShrunk(p, page) && p.backs < maxBacks {
+	for err == nil && f.hasShrunk(p, page, number) && p.backs < maxBacks {
 		number = p.back(number, page.Total)
 		page, err = f.pageUnlessBehind(ctx, p, number, n)
 	}
-	isStillShrinking := err == nil && f.hasShrunk(p, page)
+	isStillShrinking := err == nil && f.hasShrunk(p, page, number)
 	skipsPages := f.skipsPages()
 	if isStillShrinking && !skipsPages {
 		err = errorf("its total fell at page %d after each of %d attempts", p.deepest, maxBacks+1)
@@ -77,7 +79,8 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 		p.hasGap = p.hasGap || isStillShrinking // the records that may have moved are skipped
 		f.enter(p, page, number)
 	case skipsPages:
-		p.skip(number)
+		p.number, p.items = number, nil
+		p.skips++
 	default:
 		return err
 	}
@@ -100,8 +103,13 @@ func (f *Follower[T]) nextNumber(p *place[T]) int {
 // server that is behind.
 func (f *Follower[T]) pageUnlessBehind(ctx context.Context, p *place[T], number int, n need) (*msgpush.Page[T], error) {
 	page, err := f.page(ctx, number, n)
-	if err == nil && f.hasShrunk(p, page) {
-		return f.page(ctx, number, n)
+	if err != nil || !f.hasShrunk(p, page, number) {
+		return page, err
+	}
+	fall := p.total - page.Total
+	page, err = f.page(ctx, number, n)
+	if err == nil && !f.hasShrunk(p, page, number) {
+		p.inserted += fall // if that server was not behind, as many more were inserted
 	}
 	return page, err
 }
@@ -112,10 +120,20 @@ func (f *Follower[T]) isReadAgain(p *place[T]) bool {
 }
 
 // hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
-// move them to pages that follow.
-func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T]) bool {
-	return !f.position.NewestLast && 0 < page.Total && page.Total < p.total
+// move them to pages that follow. A total that does not include the page may be the length of the page.
+func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T], number int) bool {
+	end := p.offset(number) + int64(length(page))
+	includesPage := length(page) == 0 || page.Total >= end
+	return !f.position.NewestLast && 0 < page.Total && page.Total < p.total && includesPage
 }
+
+// offset returns how many records stand on the pages before.
+func (p *place[T]) offset(number int) int64 { return int64(number-1) * int64(p.longest) }
+
+// mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If 60 are
+// inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
+// below the known ones of the first two pages.
+func (p *place[T]) mayHaveInserted() bool { return p.inserted > p.offset(p.number) }
 
 // back returns the page from which on the list is read again: as many records as the total fell by may have
 // moved to the pages before.
@@ -125,12 +143,6 @@ func (p *place[T]) back(number int, total int64) int {
 	p.total = total
 	moved := 1 + (fall-1)/int64(max(1, p.longest)) // pages
 	return int(max(1, int64(number)-moved))
-}
-
-// skip goes on from a page that fails.
-func (p *place[T]) skip(number int) {
-	p.number, p.items, p.hasGap = number, nil, true
-	p.skips++
 }
 
 // enter makes a page the one that the reading has reached.
@@ -144,6 +156,11 @@ func (f *Follower[T]) enter(p *place[T], page *msgpush.Page[T], number int) {
 	} else {
 		p.repeats = 0
 	}
+	p.inserted += max(0, page.Total-p.total)
+	if number == 1 {
+		p.inserted = 0
+	}
+	p.hasGap = p.hasGap || p.skips > 0
 	p.number, p.page, p.items, p.total = number, page, items, page.Total
 	p.longest = max(p.longest, length(page))
 	p.skips = 0
@@ -171,6 +188,8 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 	return p.number >= last && isShort
 }
 
-// showsEnd reports whether the list surely ends at the last page. Without a number of pages, an error that
-// stands for a page behind the end may also be a failure.
-func (f *Follower[T]) showsEnd(p *place[T]) bool { return p.page != f.behindEnd || f.numbers.pages > 0 }
+// showsEnd reports whether the list surely ends at the last page, and no page before was skipped. An error that stands
+// for a page behind the end may also be a failure.
+func (f *Follower[T]) showsEnd(p *place[T]) bool {
+	return p.page != f.behindEnd && p.skips == 0 && !p.hasGap
+}

@@ -48,7 +48,9 @@ func (f *Follower[T]) endSweep(ctx context.Context, begun time.Time, r *reading[
 	} else {
 		f.succeeded(ofList)
 	}
-	f.succeeded(ofSweep)
+	if r.ending != refused {
+		f.succeeded(ofSweep)
+	}
 	hasNewlyKnown := f.makeKnown(r, newItems)
 	if !hasNewlyKnown || len(newItems) > 0 { // deliver stores the position with the records
 		return nil
@@ -85,8 +87,8 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	}
 	f.position.Total = r.maxTotal - int64(len(newItems))
 	f.numbers.maxTotal = 0
-	if r.hasGap {
-		return false // the skipped page may have the known record that makes others new
+	if r.hasGap || r.ending == refused && r.known == 0 {
+		return false // the skipped pages may have the known record that makes others new
 	}
 	stamps := r.notNew(newItems)
 	f.position.Whole = r.ending == atEnd && len(stamps)+len(newItems) == r.records
@@ -120,11 +122,14 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 			r.ending = cut
 			return r, nil
 		case f.isLast(p):
-			if f.showsEnd(p) && !r.hasGap {
+			if f.showsEnd(p) {
 				r.ending = atEnd
 			}
 			return r, nil
-		case n == notNeeded, p.repeats >= maxRepeats, p.skips >= maxSkips:
+		case p.skips >= maxSkips:
+			r.ending = refused
+			return r, nil
+		case n == notNeeded, p.repeats >= maxRepeats:
 			return r, nil
 		}
 		err := f.next(ctx, p, n)
@@ -134,7 +139,8 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if err != nil && n == required && r.isAboveKnown() {
 			return nil, err
 		}
-		if err != nil || r.mayBeAbove(p.total) {
+		isAboveKnown := r.known > 0 && !f.position.NewestLast && p.mayHaveInserted()
+		if err != nil || isAboveKnown {
 			r.ending = cut
 			return r, nil
 		}

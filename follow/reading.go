@@ -51,9 +51,10 @@ type reading[T any] struct {
 type ending int
 
 const (
-	enough ending = iota // the rules need no other page
-	atEnd                // the list has no other page
-	cut                  // a page failed, or the list changed too fast: the rest is left to the next poll
+	enough  ending = iota // the rules need no other page
+	atEnd                 // the list has no other page
+	refused               // pages in a row failed, and were skipped: the service may refuse all deep pages
+	cut                   // a page failed, or the list changed too fast: the rest is left to the next poll
 )
 
 // add takes the records of a page and the total of its response, and reports whether a record is unknown.
@@ -183,14 +184,6 @@ func (r *reading[T]) isAboveKnown() bool {
 func (r *reading[T]) mayHaveNew() bool {
 	isAnotherLeft := r.known < min(r.window, len(r.position.known))
 	return isAnotherLeft && r.unknown > 0 && r.unknown < max(2*r.window, maxUnknown)
-}
-
-// mayBeAbove reports whether the next page may have records that were inserted during the reading. If 60 are
-// inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
-// below the known ones of the first two pages.
-func (r *reading[T]) mayBeAbove(total int64) bool {
-	hasMoved := total-r.firstTotal >= int64(r.records)
-	return hasMoved && r.known > 0 && !r.position.NewestLast
 }
 
 // newItems returns the new records, the newest one first.

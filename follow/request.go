@@ -20,7 +20,6 @@ func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Pa
 	})
 	if err != nil && errs.OfContext(ctx) == nil {
 		f.pageFailed(err)
-		f.numbers.forgetPages() // the list may not have this page any more
 	}
 	return page, err
 }
@@ -46,6 +45,13 @@ func (f *Follower[T]) pageFailed(err error) {
 // pageOnce requests a page. An error response for a page that the list does not have stands for an empty page.
 func (f *Follower[T]) pageOnce(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	page, err := f.fetch(ctx, number)
+	if err == nil {
+		return page, nil
+	}
+	isBehindPromised := f.numbers.pages > 0 && number > f.numbers.pages
+	if isBehindPromised && n == optional {
+		return f.behindEnd, nil
+	}
 	if !isNoSuchPage(err) {
 		return page, err
 	}
