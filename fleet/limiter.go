@@ -138,7 +138,8 @@ func (l *Limiter) Stats() LimiterStats {
 
 // Wait blocks until the request may be sent. If ctx has a deadline, the slot must begin in the
 // first half of the time left, plus the delay of the store, since the request needs time too. For a
-// later slot, Wait does not wait, and returns an error that wraps [ErrBudgetExceeded].
+// later slot, Wait does not wait, and returns an error that wraps [ErrBudgetExceeded] or, with a Fallback,
+// its error: the context of its Wait ends at that time.
 //
 // A slot that is missed by 250 ms, such as by a suspended process, is discarded, and Wait takes
 // another one. It uses the fifth in a row however late it is.
@@ -147,23 +148,33 @@ func (l *Limiter) Stats() LimiterStats {
 // [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this replica,
 // and then for Fallback. If the store becomes available first, Wait takes a slot.
 func (l *Limiter) Wait(ctx context.Context) error {
+	latest := latestSlot(ctx)
 	for {
-		err := l.waitForSlot(ctx)
+		err := l.waitForSlot(ctx, latest)
 		usesFallback := l.cfg.Fallback != nil && errors.Is(err, ErrStoreUnavailable)
 		if !usesFallback {
 			return err
 		}
-		err = l.waitWithoutStore(ctx)
+		err = l.waitWithoutStore(ctx, latest)
 		if !errors.Is(err, errAvailable) {
 			return err
 		}
 	}
 }
 
+// latestSlot returns the time after which a call does not wait for its slot.
+func latestSlot(ctx context.Context) time.Time {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return time.Now().Add(noExpiry)
+	}
+	return time.Now().Add(time.Until(deadline) / 2)
+}
+
 // waitForSlot takes slots until the call is in time for one.
-func (l *Limiter) waitForSlot(ctx context.Context) error {
+func (l *Limiter) waitForSlot(ctx context.Context, latest time.Time) error {
 	for n := 1; ; n++ {
-		w, err := l.take(ctx)
+		w, err := l.take(ctx, latest)
 		if err != nil {
 			return err
 		}
@@ -182,13 +193,9 @@ func (l *Limiter) waitForSlot(ctx context.Context) error {
 }
 
 // take waits until a slot of the call begins.
-func (l *Limiter) take(ctx context.Context) (*waiter, error) {
+func (l *Limiter) take(ctx context.Context, latest time.Time) (*waiter, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	latest := time.Now().Add(noExpiry)
-	if deadline, ok := ctx.Deadline(); ok {
-		latest = time.Now().Add(time.Until(deadline) / 2)
 	}
 	w := &waiter{latest: latest, done: make(chan struct{})}
 	mustSend := l.queue.join(w)
@@ -236,10 +243,16 @@ func (l *Limiter) send() {
 
 // waitWithoutStore waits for Fallback, or returns errAvailable if the store becomes available
 // first.
-func (l *Limiter) waitWithoutStore(ctx context.Context) error {
+func (l *Limiter) waitWithoutStore(ctx context.Context, latest time.Time) error {
+	last := l.queue.lastSlot() // until then, other calls of this replica use their slots
+	if last.After(latest) {
+		return budgetError(time.Until(last), time.Until(latest))
+	}
+	ctx, cancel := context.WithDeadline(ctx, latest)
+	defer cancel()
 	outage, end := l.store.duringOutage(ctx)
 	defer end()
-	err := sleepUntil(outage, l.queue.lastSlot()) // until then, other calls of this replica use their slots
+	err := sleepUntil(outage, last)
 	if err == nil {
 		err = l.cfg.Fallback.Wait(outage)
 	}

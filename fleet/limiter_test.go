@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"example.com/msgpush/fleet"
 )
@@ -194,6 +196,61 @@ func TestReplicaWithASmallerBurstKeepsTheSlotsOfTheOthers(t *testing.T) {
 	another := newLimiter(t, rdb, c) // knows none of the slots
 	require.NoError(t, another.Wait(ctx), "the last one of the burst")
 	require.ErrorIs(t, another.Wait(ctx), fleet.ErrBudgetExceeded)
+}
+
+// An overload makes calls wait. A call that has waited until its deadline is useless.
+func TestWaitForTheFallbackLeavesHalfOfTheTimeForTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{
+			Name:     "acme",
+			Rate:     10,
+			Per:      time.Second,
+			Fallback: rate.NewLimiter(5, 1),
+		})
+		store.SetError("down")
+		var wg sync.WaitGroup
+		var passed atomic.Int64
+		for range 3000 { // twice as many as the fallback lets pass, for five minutes
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if limiter.Wait(ctx) != nil {
+					return
+				}
+				deadline, _ := ctx.Deadline()
+				assert.GreaterOrEqual(t, time.Until(deadline), 30*time.Second)
+				passed.Add(1)
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		wg.Wait()
+		assert.Greater(t, passed.Load(), int64(1450))
+	})
+}
+
+func TestCallDoesNotWaitForTheFallbackBehindALateSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t)
+		limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{
+			Name:     "acme",
+			Rate:     1,
+			Per:      time.Second,
+			Fallback: rate.NewLimiter(5, 1),
+		})
+		var wg sync.WaitGroup
+		for range 25 {
+			wg.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
+		}
+		time.Sleep(time.Second)
+		store.SetError("down")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		begin := time.Now()
+		require.ErrorIs(t, limiter.Wait(ctx), fleet.ErrBudgetExceeded)
+		assert.Less(t, time.Since(begin), time.Second)
+		wg.Wait()
+	})
 }
 
 type fallback struct{ calls int }
