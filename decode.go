@@ -78,31 +78,37 @@ func decode[T any](d decoder, body []byte, dataRequired bool) (data *T, leftOut,
 
 func isErrorCode(code int) bool { return code != 0 && code != call.CodeSuccess }
 
-// decodeEnvelope makes the steps 1 and 2. It also returns the body with its scalars converted.
-func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], converted []byte, err error) {
+// decodeEnvelope makes the steps 1 and 2. It also returns the body that was decoded last.
+func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], decoded []byte, err error) {
 	skipsStep1 := d.convertFirst != nil && d.convertFirst.Load() && json.Valid(body)
-	if !skipsStep1 {
-		err = d.unmarshal(body, &env)
-		if err == nil || isErrorCode(env.Code) || !json.Valid(body) {
-			return env, body, err
-		}
+	if skipsStep1 {
+		converted, changed := convertScalars[T](body)
+		return decodeConverted[T](d, converted, changed)
+	}
+	err = d.unmarshal(body, &env)
+	if err == nil || isErrorCode(env.Code) || !json.Valid(body) {
+		return env, body, err
 	}
 	converted, changed := convertScalars[T](body)
-	if err != nil && !changed && isPage[T]() {
-		return env, body, err // decoding it again would fail again
+	if !changed && isPage[T]() {
+		return env, body, err // step 3 follows: encoding/json would fail here, too
 	}
-	env = Envelope[*T]{}
+	return decodeConverted[T](d, converted, changed)
+}
+
+// convertScalars converts the scalars of an envelope, which is valid JSON.
+func convertScalars[T any](body []byte) (converted []byte, changed bool) {
+	return lenient.Convert(body, reflect.TypeFor[Envelope[*T]](), recordTypeOf[T](), reflect.TypeFor[Secret]())
+}
+
+// decodeConverted decodes an envelope whose scalars were converted.
+func decodeConverted[T any](d decoder, converted []byte, changed bool) (env Envelope[*T], _ []byte, err error) {
 	err = json.Unmarshal(converted, &env)
 	isSuccess := !isErrorCode(env.Code) // a gateway may send another code than the service
 	if isSuccess && d.convertFirst != nil {
 		d.convertFirst.Store(changed)
 	}
 	return env, converted, err
-}
-
-// convertScalars converts the scalars of an envelope, which is valid JSON.
-func convertScalars[T any](body []byte) (converted []byte, changed bool) {
-	return lenient.Convert(body, reflect.TypeFor[Envelope[*T]](), recordTypeOf[T](), reflect.TypeFor[Secret]())
 }
 
 // dataOf returns the JSON of the data. The body has been decoded before, without an error.

@@ -122,32 +122,49 @@ func (it *Iteration[T, O]) request(ctx context.Context) (*Response[T, O], error)
 // A missingPage is a page that did not exist although the total promised it.
 type missingPage struct{ number, total int64 }
 
-// withoutPage applies the rule of pages that do not exist, to the next page. Its response shows no total, so that
-// records may have moved without a step back: page 1 shows the total, and is the next page in its place.
+// withoutPage applies the rule of pages that do not exist, to the next page.
 func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*Response[T, O], error) {
 	last := it.cursor.lastPage()
 	isPromised := it.cursor.total != unknown && it.nextPage <= last
 	missing := missingPage{it.nextPage, it.cursor.total}
-	if isPromised && it.source.ID != nil && it.missing != missing {
+	mayHaveVanished := isPromised && it.missing != missing
+	switch {
+	case mayHaveVanished && it.source.ID != nil:
 		it.missing = missing
-		it.cursor.limit.otherPages++
-		it.Close() // the prefetched pages are behind this one
-		it.nextPage = 1
-		return it.request(ctx)
-	}
-	if it.nextPage < last {
+		return it.page1Instead(ctx)
+	case it.nextPage < last:
 		return nil, noSuchPage
+	case it.cursor.isTotalTooLow():
+		return it.pageOnceMore(ctx, isPromised)
 	}
-	if it.cursor.isTotalTooLow() { // the page may exist, and the error may be one of a moment
-		it.cursor.limit.otherPages++
-		page, err := it.request(ctx)
-		if page != nil || !it.source.IsNoSuchPage(err) {
-			return page, err
-		}
+	return it.emptyPage(noSuchPage, isPromised), nil
+}
+
+// page1Instead requests page 1 in place of the next page. An error response shows no total, but page 1 does: if the
+// total has fallen, records have moved, and the iteration steps back.
+func (it *Iteration[T, O]) page1Instead(ctx context.Context) (*Response[T, O], error) {
+	it.cursor.limit.otherPages++
+	it.Close() // the prefetched pages are behind the next one
+	it.nextPage = 1
+	return it.request(ctx)
+}
+
+// pageOnceMore requests the next page again. It may exist, since the total is too low: the service may have failed for
+// a moment.
+func (it *Iteration[T, O]) pageOnceMore(ctx context.Context, isPromised bool) (*Response[T, O], error) {
+	it.cursor.limit.otherPages++
+	page, err := it.request(ctx)
+	if page == nil && it.source.IsNoSuchPage(err) {
+		return it.emptyPage(err, isPromised), nil
 	}
+	return page, err
+}
+
+// emptyPage takes the next page for an empty one.
+func (it *Iteration[T, O]) emptyPage(noSuchPage error, isPromised bool) *Response[T, O] {
 	it.lastPageErr = AtPage(it.nextPage, noSuchPage)
 	it.cursor.lacksPage = it.cursor.lacksPage || isPromised
-	return new(Response[T, O]), nil
+	return new(Response[T, O])
 }
 
 // addProblem keeps the error that came with a page, unless it is kept already.
