@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -71,4 +72,51 @@ func TestEveryErrorTextExists(t *testing.T) {
 		}
 	}
 	assert.Greater(t, rows, 10)
+}
+
+// Links have the form file.md#anchor or #anchor in a document, and docs/file.md#anchor in a doc comment.
+func TestEveryLinkLeadsToAHeading(t *testing.T) {
+	documents := map[string]string{} // by path
+	for _, pattern := range []string{"*.md", "docs/*.md", "fleet/*.md", "checks/*/*.md"} {
+		files, err := filepath.Glob("../../" + pattern)
+		require.NoError(t, err)
+		for _, file := range files {
+			name := strings.TrimPrefix(filepath.ToSlash(file), "../../")
+			documents[name] = read(t, name)
+		}
+	}
+	link := regexp.MustCompile(`\]\(([^):]*\.md)?(?:#([^)]+))?\)`)
+	links := 0
+	for name, text := range documents {
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
+			target := name
+			if match[1] != "" {
+				target = path.Join(path.Dir(name), match[1])
+			}
+			assertHeading(t, documents, target, match[2], name)
+			links++
+		}
+	}
+	comment := regexp.MustCompile(`\b((?:docs/|fleet/)?[A-Za-z-]+\.md)(?:#([a-z0-9-]+))?`)
+	for _, match := range comment.FindAllStringSubmatch(sources(t, false), -1) {
+		assertHeading(t, documents, match[1], match[2], "a comment")
+		links++
+	}
+	assert.Greater(t, links, 50)
+}
+
+// assertHeading checks that a document exists, and that it has a heading with an anchor, unless the anchor is empty.
+func assertHeading(t *testing.T, documents map[string]string, name, anchor, from string) {
+	t.Helper()
+	if !assert.Contains(t, documents, name, from) || anchor == "" {
+		return
+	}
+	var anchors []string
+	for line := range strings.Lines(documents[name]) {
+		if heading, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); isHeading && line[0] == '#' {
+			heading = regexp.MustCompile("[^a-z0-9 -]").ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+			anchors = append(anchors, strings.ReplaceAll(heading, " ", "-"))
+		}
+	}
+	assert.Contains(t, anchors, anchor, "%s links to %s#%s", from, name, anchor)
 }
