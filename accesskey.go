@@ -21,9 +21,9 @@ type AccessKeySource interface {
 	// [WithRateLimiter].
 	//
 	// rejected is the key that the service has rejected in this call, or empty. A source that already has
-	// another key should return it without a new fetch. If it returns the rejected key again, the call
-	// returns the error of its last attempt. An error ends the call with a [*RequestError], which wraps it
-	// unless the context has ended. A key that is returned with an error is redacted.
+	// another key should return it without a new fetch. If it returns the rejected key again, the call returns
+	// the error of its last attempt. An error ends the call with a [*RequestError], which wraps it unless the
+	// context has ended. A key that is returned with an error is redacted.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -50,25 +50,25 @@ const AccessKeyTimeout = 30 * time.Second
 
 // AccessKeyCacheOptions are the settings of [CachedAccessKey]. The zero value is usable.
 type AccessKeyCacheOptions struct {
-	// Early is the time before the expiry of a key in which a call starts fetch in the background, at most
-	// once a second. It should be longer than the time between two calls, and shorter than the validity of a
-	// key. 0 means that fetch starts after the expiry.
+	// Early is the time before the expiry of a key in which a call starts fetch in the background, at most once
+	// a second. It should be longer than the time between two calls, and shorter than the validity of a key. 0
+	// means that fetch starts after the expiry.
 	Early time.Duration
 	// MinInterval is the minimum time between the beginnings of two fetches because of rejections. 0 means a
 	// second. A negative value means none, for a fetch that limits itself, such as one that shares keys with
 	// other processes.
 	MinInterval time.Duration
 	// OnError is called with the error of each fetch that fails, including renewals in the background, whose
-	// errors no call returns. Keys are redacted in the text of the error. After a panic of fetch, the text
-	// has its stack. nil logs the error at level Warn with [slog.Default].
+	// errors no call returns. Keys are redacted in the text of the error. After a panic of fetch, the text has
+	// its stack. nil logs the error at level Warn with [slog.Default].
 	//
-	// Callers wait until OnError returns, so it must not use this cache, nor a client with it. It must be
-	// safe for concurrent use.
+	// Callers wait until OnError returns, so it must not use this cache, nor a client with it. It must be safe
+	// for concurrent use.
 	OnError func(error)
 }
 
-// ErrNoAccessKey is wrapped by the [*RequestError] of a call whose [AccessKeySource] returned an error, or a key
-// that no header can have. It shows that the source failed, and not the service.
+// ErrNoAccessKey is wrapped by the [*RequestError] of a call whose [AccessKeySource] returned an error, or a
+// key that no header can have. It shows that the source failed, and not the service.
 var ErrNoAccessKey = errors.New("msgpush: no access key")
 
 // CachedAccessKey returns a source that caches the key that fetch returns. A zero expiry means that the key
@@ -79,14 +79,14 @@ var ErrNoAccessKey = errors.New("msgpush: no access key")
 //   - Without a valid key, callers wait for fetch. An error of fetch ends these calls, and the next call
 //     starts fetch again. So fetch itself should retry transient failures.
 //   - After a rejection, fetch is called at most once in each MinInterval, and callers wait for it.
-//   - If fetch fails, returns the rejected key, or is not due yet, the call whose key was rejected returns the
-//     response with the rejection. Later calls send the key until it expires: the rejection may be an error of
-//     a gateway.
+//   - If fetch fails, returns the rejected key, or is not due yet, the call whose key was rejected returns
+//     the response with the rejection. Later calls send the key until it expires: the rejection may be an
+//     error of a gateway.
 //
-// The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout]. Callers
-// then stop waiting, even if fetch ignores its context, and another fetch may start. A key that a fetch
-// returns later is cached, unless there is a newer one. While 10 fetches have not returned, no other one
-// starts, and a call without a valid key fails.
+// The context of fetch has the values of the caller that starts it, and ends after [AccessKeyTimeout].
+// Callers then stop waiting, even if fetch ignores its context, and another fetch may start. A key that a
+// fetch returns later is cached, unless there is a newer one. While 10 fetches have not returned, no other
+// one starts, and a call without a valid key fails.
 //
 // A call that fetch makes with the same client returns an error if it needs the key that is being fetched. A
 // returned key that has expired is an error. The expiry is compared with the wall clock. A panic of fetch is
@@ -107,9 +107,9 @@ func CachedAccessKey(
 	})}
 }
 
-// AccessKeyFile returns a function for [CachedAccessKey] that reads a key without an expiry from a file, such as a
-// mounted secret. Spaces, line breaks and a byte order mark around the key are left out. The cache reads the file at
-// the first call, and after a rejection.
+// AccessKeyFile returns a function for [CachedAccessKey] that reads a key without an expiry from a file, such
+// as a mounted secret. Spaces, line breaks and a byte order mark around the key are left out. The cache reads
+// the file at the first call, and after a rejection.
 func AccessKeyFile(path string) func(context.Context) (key string, expires time.Time, err error) {
 	return func(context.Context) (string, time.Time, error) {
 		content, err := os.ReadFile(path)
@@ -144,8 +144,9 @@ func (c *AccessKeyCache) check() error {
 }
 
 // Set replaces the cached key, such as by one that another process fetched. A zero expiry means that the key
-// does not expire. The key is valid, even if it is the one that was rejected. Callers that wait for a fetch get
-// it, too. Set returns an error for a key that has expired, or that no header can have, and then changes nothing.
+// does not expire. The key is valid, even if it is the one that was rejected. Callers that wait for a fetch
+// get it, too. Set returns an error for a key that has expired, or that no header can have, and then changes
+// nothing.
 func (c *AccessKeyCache) Set(key string, expires time.Time) error {
 	err := c.check()
 	if err == nil {

@@ -24,8 +24,8 @@ import (
 //  3. If that fails for a page, encoding/json decodes it record by record, and leaves records out.
 //
 // A service that sends strings as integers does so in many responses. So after one that was converted, a
-// client without WithUnmarshal begins with step 2, until a success needs no conversion: rejecting a page costs
-// more than converting it.
+// client without WithUnmarshal begins with step 2, until a success needs no conversion: rejecting a page
+// costs more than converting it.
 //
 // A response with another schema must not look like an empty list, or like a record whose members are all
 // zero. So a page needs a list or a total of 0, and a record of this package an id or a value. The zero value

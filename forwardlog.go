@@ -6,8 +6,7 @@ import (
 	"net/http"
 )
 
-// A ForwardLog is a trigger record: the evaluation of a message rule
-// (docs/interface.md#trigger-record).
+// A ForwardLog is a trigger record: the evaluation of a message rule (docs/interface.md#trigger-record).
 type ForwardLog struct {
 	ID       int64  `json:"id"`
 	RuleID   int64  `json:"ruleId"`
@@ -33,8 +32,8 @@ type ForwardLogRequest struct {
 	Params ForwardLogParams `json:"params"`
 }
 
-// ForwardLogParams filters the trigger records. A nil field does not filter, and a pointer to 0
-// filters for 0: write &rule.ID or new(int64(7)).
+// ForwardLogParams filters the trigger records. A nil field does not filter, and a pointer to 0 filters for
+// 0: write &rule.ID or new(int64(7)).
 type ForwardLogParams struct {
 	// RuleID selects the records of one rule.
 	RuleID *int64 `json:"ruleId,omitempty"`
@@ -49,8 +48,8 @@ var opForwardLogList = Operation{
 	Path:   "/api/open/forwardLog/list",
 }
 
-// ForwardLogList returns one page of the list. [Client.ForwardLogPager] reads all pages. If some
-// records cannot be decoded, it returns the page with the others, and also a [*DecodeError].
+// ForwardLogList returns one page of the list. [Client.ForwardLogPager] reads all pages. If some records
+// cannot be decoded, it returns the page with the others, and also a [*DecodeError].
 func (c *Client) ForwardLogList(ctx context.Context, r ForwardLogRequest) (*Page[ForwardLog], error) {
 	var err error
 	r.PageRequest, err = r.withDefaults(opForwardLogList)

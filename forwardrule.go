@@ -33,8 +33,8 @@ var opForwardRuleList = Operation{
 	Path:   "/api/open/forwardRule/list",
 }
 
-// ForwardRuleList returns one page of the list. [Client.ForwardRulePager] reads all pages. If some
-// records cannot be decoded, it returns the page with the others, and also a [*DecodeError].
+// ForwardRuleList returns one page of the list. [Client.ForwardRulePager] reads all pages. If some records
+// cannot be decoded, it returns the page with the others, and also a [*DecodeError].
 func (c *Client) ForwardRuleList(ctx context.Context, r PageRequest) (*Page[ForwardRule], error) {
 	r, err := r.withDefaults(opForwardRuleList)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// A MailChannel is a mail channel (docs/interface.md#mail-channel). A field that is missing in a
-// response is zero.
+// A MailChannel is a mail channel (docs/interface.md#mail-channel). A field that is missing in a response is
+// zero.
 type MailChannel struct {
 	ID         int64  `json:"id"`
 	MailName   string `json:"mailName"`
@@ -23,8 +23,8 @@ type MailChannel struct {
 
 // Format formats the channel like a struct, with its password redacted.
 func (m MailChannel) Format(f fmt.State, verb rune) {
-	// Without this method, fmt.Sprintf("%s", []*MailChannel{&m}) would show the password: %s is no
-	// verb for a pointer in a slice, and fmt then calls no methods of the fields.
+	// Without this method, fmt.Sprintf("%s", []*MailChannel{&m}) would show the password: %s is no verb for a
+	// pointer in a slice, and fmt then calls no methods of the fields.
 	type original = MailChannel
 	type MailChannel original // has no method Format, and %#v prints its name as msgpush.MailChannel
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), MailChannel(m))

@@ -53,8 +53,8 @@ var opMPList = Operation{
 	Path:   "/api/open/mp/list",
 }
 
-// MPList returns one page of the list. [Client.MPPager] reads all pages. If some records cannot be
-// decoded, it returns the page with the others, and also a [*DecodeError].
+// MPList returns one page of the list. [Client.MPPager] reads all pages. If some records cannot be decoded,
+// it returns the page with the others, and also a [*DecodeError].
 func (c *Client) MPList(ctx context.Context, r PageRequest) (*Page[MPChannel], error) {
 	r, err := r.withDefaults(opMPList)
 	if err != nil {

@@ -57,8 +57,8 @@ func newError(f *call.Failure) error {
 	}
 }
 
-// remarksOf returns the remarks of a failure. Without an envelope, the first one is the method and the
-// path, or the whole URL if the base URL may be wrong.
+// remarksOf returns the remarks of a failure. Without an envelope, the first one is the method and the path,
+// or the whole URL if the base URL may be wrong.
 func remarksOf(f *call.Failure) []string {
 	if f.IsEnvelope {
 		return f.Remarks
@@ -67,9 +67,9 @@ func remarksOf(f *call.Failure) []string {
 	return append([]string{redact.Shorten(f.Keys.Text(request), maxForeign)}, f.Remarks...)
 }
 
-// isOwnError reports whether target, of [errors.Is] or [errors.As], is an error or for an error type of this package.
-// The cause of a context, or the error of a key source, may be the error of another call or list. It must not
-// match as the error of this one.
+// isOwnError reports whether target, of [errors.Is] or [errors.As], is an error or for an error type of this
+// package. The cause of a context, or the error of a key source, may be the error of another call or list. It
+// must not match as the error of this one.
 func isOwnError(target any) bool {
 	switch target.(type) {
 	case **APIError, **DecodeError, **RequestError, **UnimplementedError:
@@ -78,8 +78,8 @@ func isOwnError(target any) bool {
 	return target == any(ErrOmitted) || target == any(ErrInconsistentList)
 }
 
-// operationName returns the name of an operation, redacted and shortened: the operation of a Call
-// may be any text.
+// operationName returns the name of an operation, redacted and shortened: the operation of a Call may be any
+// text.
 func operationName(operation string, keys *redact.Keys) string {
 	return redact.Shorten(keys.Text(operation), maxForeign)
 }
@@ -90,8 +90,8 @@ func argumentError(operation string, keys *redact.Keys, err error) error {
 	return errs.Hide(text, err, isOwnError)
 }
 
-// message returns the msg of an error response, or an excerpt if the msg is not a string or the
-// body is not an envelope.
+// message returns the msg of an error response, or an excerpt if the msg is not a string or the body is not
+// an envelope.
 func message(f *call.Failure) string {
 	text := f.Excerpt
 	if f.IsEnvelope {
@@ -104,9 +104,9 @@ func message(f *call.Failure) string {
 	return redact.Shorten(f.Keys.Text(string(f.Keys.JSON(text))), maxExcerpt)
 }
 
-// causeText returns the text of the error of another package, redacted and shortened. It omits the
-// query, if a transport quotes the URL. If err wraps the error of another call, such as the cause
-// of the context of an errgroup, it omits the operation and the attempts of that call.
+// causeText returns the text of the error of another package, redacted and shortened. It omits the query, if
+// a transport quotes the URL. If err wraps the error of another call, such as the cause of the context of an
+// errgroup, it omits the operation and the attempts of that call.
 func causeText(err error, query string, keys *redact.Keys) string {
 	text := keys.Text(err.Error())
 	if other, ok := errors.AsType[callError](err); ok {

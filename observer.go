@@ -33,8 +33,8 @@ type Attempt struct {
 	// that the call returns. A page from which records are left out is a success with the [*DecodeError] that
 	// names them.
 	Err error
-	// Retry reports whether another attempt follows, unless the context, the rate limiter or the key source
-	// ends the call before.
+	// Retry reports whether another attempt follows, unless the context, the rate limiter or the key source ends
+	// the call before.
 	Retry bool
 	// Wait is the wait before that attempt, without the waits for the access key and the rate limiter.
 	Wait time.Duration
@@ -60,12 +60,12 @@ type CallResult struct {
 // returns "".
 func OperationFromContext(ctx context.Context) string { return call.OperationFromContext(ctx) }
 
-// report passes an attempt to the logger and to the observer.
+// report passes an attempt to the logger and to the observer. Its error is made only if one of them wants it.
 func (s *settings) report(ctx context.Context, o call.Outcome) {
 	logsAttempt := s.logger != nil && s.logger.Enabled(ctx, slog.LevelDebug)
 	logsRetry := s.logger != nil && o.Retry && s.logger.Enabled(ctx, slog.LevelWarn)
 	if !logsAttempt && !logsRetry && s.observe == nil {
-		return // without the error of the attempt, which takes long to redact
+		return // the error takes long to redact
 	}
 	a := Attempt{
 		Operation: operationName(o.Spec.Operation, o.Keys),

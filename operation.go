@@ -22,7 +22,7 @@ type Operation struct {
 // Specified reports whether the API document specifies the operation.
 func (o Operation) Specified() bool { return o.Path != "" }
 
-// stub returns the error of the method of an operation that is named only.
+// stub returns the error of a method whose operation the API document only names.
 func (o Operation) stub() error { return &UnimplementedError{o} }
 
 // spec describes the request of a call of the operation. It is not marked as idempotent. net/http may still

@@ -61,10 +61,10 @@ func outcomeOfResponse(e *APIError) string {
 	return "http_other"
 }
 
-// NotProcessed reports whether err is an [*APIError] or a [*RequestError] with NotProcessed: the service has not
-// processed the request of the call, so that it may be sent again, perhaps after a correction. NotProcessed returns
-// false for nil, and for an error that is of no call or of invalid arguments. docs/reliability.md shows what to do
-// after other errors, and names the rare exceptions.
+// NotProcessed reports whether err is an [*APIError] or a [*RequestError] with NotProcessed: the service has
+// not processed the request of the call, so that it may be sent again, perhaps after a correction.
+// NotProcessed returns false for nil, and for an error that is of no call or of invalid arguments.
+// docs/reliability.md shows what to do after other errors, and names the rare exceptions.
 func NotProcessed(err error) bool {
 	apiErr, isErrorResponse := errors.AsType[*APIError](err)
 	requestErr, isRequestError := errors.AsType[*RequestError](err)

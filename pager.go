@@ -12,38 +12,37 @@ import (
 )
 
 // ErrInconsistentList is wrapped by the last error of an iteration to which fewer records came than the
-// service reported, or which could not follow the changes of the total. The error says how many came
-// and, if it is known, of how many. It names the first page that had fewer new records than expected,
-// if there is one.
+// service reported, or which could not follow the changes of the total. The error says how many came and, if
+// it is known, of how many. It names the first page that had fewer new records than expected, if there is
+// one.
 var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 
-// A Pager iterates over the pages of a list. Methods such as [Client.ForwardLogPager] return one. It
-// also iterates over other lists: Fetch may use [Call]. To change a field, change it in a copy: copies
-// do not affect each other.
+// A Pager iterates over the pages of a list. Methods such as [Client.ForwardLogPager] return one. It also
+// iterates over other lists: Fetch may use [Call]. To change a field, change it in a copy: copies do not
+// affect each other.
 type Pager[T any] struct {
-	// Name names the list: the address of the service, the operation and the filter, such as
-	// push.example.com ForwardLogList {"ruleId":301}. Package follow keeps it in a position, and rejects the position of
-	// another list. It may be empty.
+	// Name names the list: the address of the service, the operation and the filter, such as push.example.com
+	// ForwardLogList {"ruleId":301}. Package follow keeps it in a position, and rejects the position of another
+	// list. It may be empty.
 	Name string
-	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together
-	// with an error, iteration uses the page, goes on, and yields the error at the end: records may be
-	// left out of the page. So a Fetch that uses [Call] should return both results, and another error that
-	// comes with a page should wrap [ErrOmitted]. A page without numbers and records is ignored if it comes
-	// with an error.
+	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together with an
+	// error, iteration uses the page, goes on, and yields the error at the end: records may be left out of the
+	// page. So a Fetch that uses [Call] should return both results, and another error that comes with a page
+	// should wrap [ErrOmitted]. A page without numbers and records is ignored if it comes with an error.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
-	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list
-	// changes, records may be missed or repeated.
+	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list changes,
+	// records may be missed or repeated.
 	ID func(T) int64
 	// Created returns when a record was created, for package follow. It may be nil.
 	Created func(T) DateTime
 
 	// PageSize is the number of records that are requested per page. 0 means [DefaultPageSize].
 	PageSize int
-	// Prefetch is the number of pages that are fetched concurrently, ahead of the page whose records
-	// are being delivered. More than 1,000 counts as 1,000. It is lower while the list changes. 0 means that a page
-	// is fetched when it is needed. The order of the records does not change. Prefetching may miss
-	// records if the service reports no total, or if records are inserted and also deleted while
-	// several pages are being fetched.
+	// Prefetch is the number of pages that are fetched concurrently, ahead of the page whose records are being
+	// delivered. More than 1,000 counts as 1,000. It is lower while the list changes. 0 means that a page is
+	// fetched when it is needed. The order of the records does not change. Prefetching may miss records if the
+	// service reports no total, or if records are inserted and also deleted while several pages are being
+	// fetched.
 	Prefetch int
 }
 
@@ -52,19 +51,19 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 // All returns an iterator over the records of the list. Each range statement iterates anew. The iterator is
 // safe for concurrent use if Fetch and ID are.
 //
-// With an ID function, no record is delivered twice. Every record that is in the list throughout is delivered,
-// if the service reports the total and keeps the order of the records, and if records are only inserted or
-// only deleted between two responses that report the total. If the numbers of the service show that records are
-// missing, the error wraps [ErrInconsistentList].
+// With an ID function, no record is delivered twice. Every record that is in the list throughout is
+// delivered, if the service reports the total and keeps the order of the records, and if records are only
+// inserted or only deleted between two responses that report the total. If the numbers of the service show
+// that records are missing, the error wraps [ErrInconsistentList].
 //
 // An error is yielded once, as the last element, with a zero record:
 //
-//   - [ErrInconsistentList] means that the end of the list was reached, but records are missing, or may be. If
-//     the service rejected the last page, the error wraps its response, too.
-//   - [ErrOmitted] without it means that all records were delivered, except for records whose id is 0, or that
-//     cannot be decoded. [Pager.Pages] has the latter in [Page.Omitted].
-//   - Any other error means that a page stopped the iteration. It wraps the error of Fetch, or the error of the
-//     context and its cause.
+//   - [ErrInconsistentList] means that the end of the list was reached, but records are missing, or may be.
+//     If the service rejected the last page, the error wraps its response, too.
+//   - [ErrOmitted] without it means that all records were delivered, except for records whose id is 0, or
+//     that cannot be decoded. [Pager.Pages] has the latter in [Page.Omitted].
+//   - Any other error means that a page stopped the iteration. It wraps the error of Fetch, or the error of
+//     the context and its cause.
 //
 // docs/lists.md states which losses are noticed, each error, and the costs.
 func (p Pager[T]) All(ctx context.Context) iter.Seq2[T, error] {
@@ -84,10 +83,10 @@ func (p Pager[T]) All(ctx context.Context) iter.Seq2[T, error] {
 	}
 }
 
-// Pages is like [Pager.All], but yields pages. With an ID function, the List and the Omitted of a page
-// hold the records that have not been yielded before, and the records that are left out without an
-// id. The other fields are as the service sent them. A page without either is yielded only if the whole
-// list is empty. With an error, the page is nil.
+// Pages is like [Pager.All], but yields pages. With an ID function, the List and the Omitted of a page hold
+// the records that have not been yielded before, and the records that are left out without an id. The other
+// fields are as the service sent them. A page without either is yielded only if the whole list is empty. With
+// an error, the page is nil.
 func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 	return func(yield func(*Page[T], error) bool) {
 		if err := p.check(ctx); err != nil {
@@ -114,8 +113,9 @@ func (p Pager[T]) Pages(ctx context.Context) iter.Seq2[*Page[T], error] {
 	}
 }
 
-// A stoppedError is the error of a page that stopped an iteration. Its text also has the errors that came with earlier
-// pages, if there are any. It does not match them, so that a program sees why the iteration stopped.
+// A stoppedError is the error of a page that stopped an iteration. Its text also has the errors that came
+// with earlier pages, if there are any. It does not match them, so that a program sees why the iteration
+// stopped.
 type stoppedError struct {
 	err, earlier error
 }

@@ -6,12 +6,11 @@ import (
 )
 
 // UnimplementedOperations has a method for each operation that the API document only names
-// (docs/interface.md#named-operations). The methods send nothing and return an
-// [*UnimplementedError].
+// (docs/interface.md#named-operations). The methods send nothing and return an [*UnimplementedError].
 //
-// [Client] embeds it, so that a program can call client.AccessKeyObtain while the documentation of
-// Client lists only methods that send a request. When the API document specifies an operation, its
-// method moves to Client and gets arguments and a result.
+// [Client] embeds it, so that a program can call client.AccessKeyObtain while the documentation of Client
+// lists only methods that send a request. When the API document specifies an operation, its method moves to
+// Client and gets arguments and a result.
 type UnimplementedOperations struct{}
 
 var opForwardRuleDetail = Operation{Name: "ForwardRuleDetail", Title: "message rule: detail", Method: http.MethodGet}

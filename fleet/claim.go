@@ -24,10 +24,9 @@ var (
 	putScript   = redis.NewScript(recordLua + putLua)
 )
 
-// A record is a key, or the claim of a key that is being fetched. A newer record has a
-// greater generation. A generation is the time of the claim in milliseconds, or one more than the
-// last generation if that is greater. So generations increase even if the store loses its data,
-// unless its clock is also set back.
+// A record is a key, or the claim of a key that is being fetched. A newer record has a greater generation. A
+// generation is the time of the claim in milliseconds, or one more than the last generation if that is
+// greater. So generations increase even if the store loses its data, unless its clock is also set back.
 type record struct {
 	key        string
 	claimer    string // the replica that claimed the fetch, and the generation of its previous claim, or 0
@@ -58,17 +57,17 @@ const (
 	stateDone     = "done"     // the last fetch succeeded, or its claim was released
 )
 
-// errNotStored is returned by put if the store has this key or a newer one, if another replica
-// fetches, or if there is no claim to release.
+// errNotStored is returned by put if the store has this key or a newer one, if another replica fetches, or if
+// there is no claim to release.
 var errNotStored = errors.New("fleet: the record was not stored")
 
-// poll returns the newer key of the store or, if there is none, the state of the last fetch. It
-// returns an error if the store fails, or if this replica cannot decrypt the key.
+// poll returns the newer key of the store or, if there is none, the state of the last fetch. It returns an
+// error if the store fails, or if this replica cannot decrypt the key.
 func (s *KeySource) poll(generation int64) (claimReply, error) { return s.runClaim(generation, false) }
 
-// claim returns a newer key, as poll does. If the store has none, claim tries to claim a fetch for
-// this replica. If the last fetch failed and the next one must wait, claim returns the error of the
-// last one. If this replica already knows that error, it does not ask the store.
+// claim returns a newer key, as poll does. If the store has none, claim tries to claim a fetch for this
+// replica. If the last fetch failed and the next one must wait, claim returns the error of the last one. If
+// this replica already knows that error, it does not ask the store.
 func (s *KeySource) claim(generation int64) (claimReply, error) {
 	known := s.state.get()
 	if time.Now().Before(known.failedUntil) {
@@ -84,9 +83,8 @@ func (s *KeySource) claim(generation int64) (claimReply, error) {
 		s.state.fail(failure, reply.until)
 		return claimReply{}, failure
 	case reply.state == stateFree && known.failure != nil:
-		// This replica lets the others fetch first. The call returns the error of the last fetch
-		// instead of waiting for another replica. If no fetch failed, such as after a rejected key,
-		// the call waits.
+		// This replica lets the others fetch first. The call returns the error of the last fetch instead of waiting
+		// for another replica. If no fetch failed, such as after a rejected key, the call waits.
 		return claimReply{}, known.failure
 	}
 	return reply, nil
@@ -98,8 +96,8 @@ func failedElsewhere(r record) error {
 	return fmt.Errorf("fleet: the last Fetch failed, in the replica %s, which has the cause", replica)
 }
 
-// runClaim requests a record from the store that is newer than a generation, and adopts its key. With mayFetch,
-// the store may grant a fetch.
+// runClaim requests a record from the store that is newer than a generation, and adopts its key. With
+// mayFetch, the store may grant a fetch.
 func (s *KeySource) runClaim(generation int64, mayFetch bool) (claimReply, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -137,9 +135,9 @@ func (s *KeySource) runClaim(generation int64, mayFetch bool) (claimReply, error
 	return reply, nil
 }
 
-// put stores a key with the state of its fetch, stateDone or stateRejected, or stateFailed without a
-// key. Without a key, stateDone releases a claim. put returns how long no replica may fetch. It
-// returns errNotStored if nothing is stored, or the error of the store.
+// put stores a key with the state of its fetch, stateDone or stateRejected, or stateFailed without a key.
+// Without a key, stateDone releases a claim. put returns how long no replica may fetch. It returns
+// errNotStored if nothing is stored, or the error of the store.
 func (s *KeySource) put(r record, state string) (wait time.Duration, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()

@@ -11,8 +11,8 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// fetch calls Fetch for the key of r, stores the key or the failure, and reports a failure. It
-// sends the error of complete or the panic of Fetch to fetched, unless the call that waits for it has left.
+// fetch calls Fetch for the key of r, stores the key or the failure, and reports a failure. It sends the
+// error of complete or the panic of Fetch to fetched, unless the call that waits for it has left.
 func (s *KeySource) fetch(ctx context.Context, r record, fetched chan<- error, left <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
@@ -72,8 +72,8 @@ func (s *KeySource) complete(r record, failure error) error {
 	return nil
 }
 
-// putUntilStored retries until the store responds, since other replicas wait for the record. Close
-// or a newer fetch ends this.
+// putUntilStored retries until the store responds, since other replicas wait for the record. Close or a newer
+// fetch ends this.
 func (s *KeySource) putUntilStored(r record, state string) {
 	for s.state.get().claimed == r.generation {
 		if sleepUntil(s.running, time.Now().Add(maxPoll)) != nil {
@@ -94,8 +94,8 @@ type fetchError struct {
 
 func (e *fetchError) Unwrap() error { return e.error }
 
-// checkFetched returns the failure of a fetch that returned err, or a key that cannot be used. It
-// returns nil if the key can be used.
+// checkFetched returns the failure of a fetch that returned err, or a key that cannot be used. It returns nil
+// if the key can be used.
 func checkFetched(r record, err error) error {
 	if err == nil {
 		err = httpspec.CheckKey("the returned key", r.key)
@@ -120,8 +120,8 @@ func (s *KeySource) report(failure error) {
 	s.cfg.OnError(errs.Hide("access key: "+keys.Text(failure.Error()), failure, nil))
 }
 
-// reportOther is OnError of the cache. It ignores the failures of fetches of this replica, which
-// have been reported.
+// reportOther is OnError of the cache. It ignores the failures of fetches of this replica, which have been
+// reported.
 func (s *KeySource) reportOther(err error) {
 	_, isReported := errors.AsType[*fetchError](err)
 	if !isReported {

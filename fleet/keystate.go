@@ -44,8 +44,8 @@ func (k knowledge) isRejected(generation int64) bool {
 	return generation > 0 && generation == k.rejected
 }
 
-// hasUsable reports whether the current record has a key that was not rejected, and is valid for
-// longer than d.
+// hasUsable reports whether the current record has a key that was not rejected, and is valid for longer than
+// d.
 func (k knowledge) hasUsable(d time.Duration) bool {
 	return k.current.validFor(d) && !k.isRejected(k.current.generation)
 }
@@ -69,8 +69,7 @@ func (s *keyState) get() knowledge {
 	return s.knowledge
 }
 
-// adopt makes r the current record, and puts its key into the cache, unless the current record is
-// newer.
+// adopt makes r the current record, and puts its key into the cache, unless the current record is newer.
 func (s *keyState) adopt(r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +95,8 @@ func (s *keyState) reject(key string) {
 	}
 }
 
-// beginFetch records that the store granted a fetch to this replica. If the last one helped, the next delay is
-// the shortest.
+// beginFetch records that the store granted a fetch to this replica. If the last one helped, the next delay
+// is the shortest.
 func (s *keyState) beginFetch(generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

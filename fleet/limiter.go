@@ -17,43 +17,42 @@ var takeLua string
 
 var takeScript = redis.NewScript(takeLua)
 
-// ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free slot is too late for
-// the deadline. The call does not take this slot. The error does not match
-// [context.DeadlineExceeded], since the deadline has not passed.
+// ErrBudgetExceeded is wrapped by the error of [Limiter.Wait] if the next free slot is too late for the
+// deadline. The call does not take this slot. The error does not match [context.DeadlineExceeded], since the
+// deadline has not passed.
 var ErrBudgetExceeded = errors.New("fleet: request budget exceeded")
 
 // A LimiterConfig configures a [Limiter]. Name, Rate and Per are required.
 type LimiterConfig struct {
-	// Name is the name of the account. Replicas with the same Name take their slots from one queue.
-	// A replica moves the queue on by its own Per / Rate: set the same Rate, Per and Burst in all
-	// of them, except while a deployment changes the rate.
+	// Name is the name of the account. Replicas with the same Name take their slots from one queue. A replica
+	// moves the queue on by its own Per / Rate: set the same Rate, Per and Burst in all of them, except while a
+	// deployment changes the rate.
 	Name string
-	// Rate is the number of requests in each Per. Rate / Per must be at most one request per
-	// microsecond.
+	// Rate is the number of requests in each Per. Rate / Per must be at most one request per microsecond.
 	Rate int
 	// Per is the period of Rate. If Burst is 1, slots are at least Per / Rate - 1 µs apart.
 	Per time.Duration
-	// Burst is the number of requests that may be sent without spacing after an idle time of Burst
-	// × Per / Rate. 0 means 1.
+	// Burst is the number of requests that may be sent without spacing after an idle time of Burst × Per / Rate.
+	// 0 means 1.
 	Burst int
-	// Fallback is used while the store is unavailable. Each replica has its own, so one of 20
-	// replicas needs a 20th of the budget, such as rate.NewLimiter(5, 1) for 100 requests a second.
-	// If Fallback is nil, Wait returns an error that wraps [ErrStoreUnavailable] instead.
+	// Fallback is used while the store is unavailable. Each replica has its own, so one of 20 replicas needs a
+	// 20th of the budget, such as rate.NewLimiter(5, 1) for 100 requests a second. If Fallback is nil, Wait
+	// returns an error that wraps [ErrStoreUnavailable] instead.
 	Fallback interface{ Wait(context.Context) error }
 }
 
-// A Limiter limits the requests of all replicas to one budget: each request takes the next free
-// slot of one queue. In any window of d, at most Burst + Rate × (d + 1 µs) / Per slots begin, on
-// the clock of the store. Wait returns at most 250 ms plus the network delay after the slot, or
-// later if the call has missed four slots in a row. A Limiter is safe for concurrent use.
+// A Limiter limits the requests of all replicas to one budget: each request takes the next free slot of one
+// queue. In any window of d, at most Burst + Rate × (d + 1 µs) / Per slots begin, on the clock of the store.
+// Wait returns at most 250 ms plus the network delay after the slot, or later if the call has missed four
+// slots in a row. A Limiter is safe for concurrent use.
 //
-// In addition to probes, a Limiter sends one command to the store at a time, in a goroutine that
-// ends when every waiting call has a slot. The command takes slots for up to 10,000 calls. The
-// calls of a replica get its slots in the order of the calls: if a call is cancelled, the calls
-// after it move up. The slots of a replica that dies, or of a lost reply, stay unused.
+// In addition to probes, a Limiter sends one command to the store at a time, in a goroutine that ends when
+// every waiting call has a slot. The command takes slots for up to 10,000 calls. The calls of a replica get
+// its slots in the order of the calls: if a call is cancelled, the calls after it move up. The slots of a
+// replica that dies, or of a lost reply, stay unused.
 //
-// If the store loses its data, the next slots of each replica begin no earlier than about 100 ms
-// before the last slot that this replica took.
+// If the store loses its data, the next slots of each replica begin no earlier than about 100 ms before the
+// last slot that this replica took.
 type Limiter struct {
 	store *store
 	cfg   LimiterConfig
@@ -63,14 +62,14 @@ type Limiter struct {
 }
 
 const (
-	// slotLifetime is how late a slot may be used. Of maxSlots slots in a row, a call uses the last
-	// one however late it is.
+	// slotLifetime is how late a slot may be used. Of maxSlots slots in a row, a call uses the last one however
+	// late it is.
 	slotLifetime = 250 * time.Millisecond
 	maxSlots     = 5
 )
 
-// NewLimiter returns a limiter for [msgpush.WithRateLimiter]. NewLimiter sends nothing to the
-// store, and the limiter needs no Close.
+// NewLimiter returns a limiter for [msgpush.WithRateLimiter]. NewLimiter sends nothing to the store, and the
+// limiter needs no Close.
 func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) {
 	cfg.Burst = cmp.Or(cfg.Burst, 1)
 	if err := cfg.check(); err != nil {
@@ -105,23 +104,23 @@ func (c LimiterConfig) check() error {
 // interval returns the time between two slots, in nanoseconds. It may have a fraction.
 func (c LimiterConfig) interval() float64 { return float64(c.Per) / float64(c.Rate) }
 
-// Ping tests the store, and returns nil or an error that wraps [ErrStoreUnavailable]. It takes at
-// most one second, or until ctx ends. With a Fallback, requests succeed while the store fails:
-// then, a readiness check should not depend on Ping.
+// Ping tests the store, and returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one
+// second, or until ctx ends. With a Fallback, requests succeed while the store fails: then, a readiness check
+// should not depend on Ping.
 func (l *Limiter) Ping(ctx context.Context) error { return l.store.probeWithin(ctx) }
 
-// LimiterStats are counters of one [Limiter]. They begin at 0 when it is created. FromStore, Reused
-// and Fallback add up to the calls of Wait that returned nil.
+// LimiterStats are counters of one [Limiter]. They begin at 0 when it is created. FromStore, Reused and
+// Fallback add up to the calls of Wait that returned nil.
 type LimiterStats struct {
 	// FromStore is the number of calls for which a command to the store took a slot.
 	FromStore int64
-	// Reused is the number of calls that needed no command, because a cancelled call had left its
-	// slot to this replica.
+	// Reused is the number of calls that needed no command, because a cancelled call had left its slot to this
+	// replica.
 	Reused int64
 	// Fallback is the number of calls that Fallback let pass.
 	Fallback int64
-	// Discarded is the number of slots of this replica that no call used: all calls were cancelled,
-	// or the call missed its slot by 250 ms. Many of them show an overloaded or suspended process.
+	// Discarded is the number of slots of this replica that no call used: all calls were cancelled, or the call
+	// missed its slot by 250 ms. Many of them show an overloaded or suspended process.
 	Discarded int64
 }
 
@@ -136,17 +135,17 @@ func (l *Limiter) Stats() LimiterStats {
 	}
 }
 
-// Wait blocks until the request may be sent. If ctx has a deadline, the slot must begin in the
-// first half of the time left, plus the delay of the store, since the request needs time too. For a
-// later slot, Wait does not wait, and returns an error that wraps [ErrBudgetExceeded] or, with a Fallback,
-// its error: the context of its Wait ends at that time.
+// Wait blocks until the request may be sent. If ctx has a deadline, the slot must begin in the first half of
+// the time left, plus the delay of the store, since the request needs time too. For a later slot, Wait does
+// not wait, and returns an error that wraps [ErrBudgetExceeded] or, with a Fallback, its error: the context
+// of its Wait ends at that time.
 //
-// A slot that is missed by 250 ms, such as by a suspended process, is discarded, and Wait takes
-// another one. It uses the fifth in a row however late it is.
+// A slot that is missed by 250 ms, such as by a suspended process, is discarded, and Wait takes another one.
+// It uses the fifth in a row however late it is.
 //
 // If Wait cannot take a slot because the store is unavailable, it returns an error that wraps
-// [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this replica,
-// and then for Fallback. If the store becomes available first, Wait takes a slot.
+// [ErrStoreUnavailable]. With a Fallback, Wait instead waits until the latest slot of this replica, and then
+// for Fallback. If the store becomes available first, Wait takes a slot.
 func (l *Limiter) Wait(ctx context.Context) error {
 	latest := latestSlot(ctx)
 	for {
@@ -211,8 +210,8 @@ func (l *Limiter) take(ctx context.Context, latest time.Time) (*waiter, error) {
 	}
 }
 
-// takeArguments returns the arguments of takeScript that do not belong to a call. last is the time until
-// the latest slot of this replica.
+// takeArguments returns the arguments of takeScript that do not belong to a call. last is the time until the
+// latest slot of this replica.
 func (c LimiterConfig) takeArguments(last time.Duration) []any {
 	return []any{c.interval() / float64(time.Microsecond), c.Burst, last.Microseconds()}
 }
@@ -241,8 +240,7 @@ func (l *Limiter) send() {
 	}
 }
 
-// waitWithoutStore waits for Fallback, or returns errAvailable if the store becomes available
-// first.
+// waitWithoutStore waits for Fallback, or returns errAvailable if the store becomes available first.
 func (l *Limiter) waitWithoutStore(ctx context.Context, latest time.Time) error {
 	last := l.queue.lastSlot() // until then, other calls of this replica use their slots
 	if last.After(latest) {
@@ -267,6 +265,6 @@ func (l *Limiter) waitWithoutStore(ctx context.Context, latest time.Time) error 
 	return err
 }
 
-// Queue returns the time until the latest slot that this replica has taken. While this replica
-// sends requests, that is about the length of the queue of all replicas.
+// Queue returns the time until the latest slot that this replica has taken. While this replica sends
+// requests, that is about the length of the queue of all replicas.
 func (l *Limiter) Queue() time.Duration { return max(time.Until(l.queue.lastSlot()), 0) }

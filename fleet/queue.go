@@ -13,9 +13,9 @@ import (
 // maxCalls is the maximum number of calls of a command, which blocks the store while it runs.
 const maxCalls = 10_000
 
-// A queue holds the waiting calls of a limiter, and the slots that were taken for them. A slot
-// belongs to a place in the queue, and is used by the call that is at this place when the slot
-// begins. So if a call is cancelled, the calls after it move up.
+// A queue holds the waiting calls of a limiter, and the slots that were taken for them. A slot belongs to a
+// place in the queue, and is used by the call that is at this place when the slot begins. So if a call is
+// cancelled, the calls after it move up.
 type queue struct {
 	discarded atomic.Int64 // see LimiterStats
 
@@ -28,8 +28,8 @@ type queue struct {
 	last        time.Time   // the latest slot that was taken
 }
 
-// A waiter is a call of Wait that waits for a slot. The mu of its queue guards its fields until
-// done is closed.
+// A waiter is a call of Wait that waits for a slot. The mu of its queue guards its fields until done is
+// closed.
 type waiter struct {
 	latest   time.Time     // its slot must not begin later
 	list     *list.List    // withSlot or withoutSlot; nil if the call does not wait any more
@@ -51,9 +51,8 @@ func newQueue() *queue {
 	return q
 }
 
-// join adds a call. It reports whether the caller must start a goroutine that takes slots. None is
-// needed if a slot is left, such as the slot of a cancelled call, or if such a goroutine already
-// runs.
+// join adds a call. It reports whether the caller must start a goroutine that takes slots. None is needed if
+// a slot is left, such as the slot of a cancelled call, or if such a goroutine already runs.
 func (q *queue) join(w *waiter) (mustSend bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,9 +92,9 @@ func (q *queue) lastSlot() time.Time {
 	return q.last
 }
 
-// nextCommand returns the calls for which the next command takes slots, and the latest slot that
-// was taken. If all calls have a slot, it returns no calls, and the goroutine that sends commands
-// ends. Then join requests another goroutine when it is needed.
+// nextCommand returns the calls for which the next command takes slots, and the latest slot that was taken.
+// If all calls have a slot, it returns no calls, and the goroutine that sends commands ends. Then join
+// requests another goroutine when it is needed.
 func (q *queue) nextCommand() (calls []*waiter, last time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,8 +105,8 @@ func (q *queue) nextCommand() (calls []*waiter, last time.Time) {
 	return calls, q.last
 }
 
-// fail ends the calls that have no slot, after a command that failed. A call that was not in this
-// command would get the same error: the store is unavailable.
+// fail ends the calls that have no slot, after a command that failed. A call that was not in this command
+// would get the same error: the store is unavailable.
 func (q *queue) fail(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,13 +115,13 @@ func (q *queue) fail(err error) {
 	}
 }
 
-// assign adds the slots of a command, and ends the calls whose slots are too late. waits is the
-// reply to the command: how many microseconds each call must wait from the time when the script
-// ran. That was between sent and now:
+// assign adds the slots of a command, and ends the calls whose slots are too late. waits is the reply to the
+// command: how many microseconds each call must wait from the time when the script ran. That was between sent
+// and now:
 //
 //   - A slot is counted from now, so that no call uses it too early.
-//   - last is counted from sent: the script gives no slots long before last, so a last that is too
-//     late would leave slots unused.
+//   - last is counted from sent: the script gives no slots long before last, so a last that is too late would
+//     leave slots unused.
 func (q *queue) assign(calls []*waiter, sent time.Time, waits []int64) {
 	received := time.Now()
 	q.mu.Lock()
@@ -132,8 +131,7 @@ func (q *queue) assign(calls []*waiter, sent time.Time, waits []int64) {
 		maxWait := w.maxWait(sent)
 		// The script compared whole microseconds.
 		tookSlot := wait <= maxWait.Truncate(time.Microsecond)
-		// If the call has ended, such as with the slot of a cancelled call, Wait may read its fields
-		// without mu.
+		// If the call has ended, such as with the slot of a cancelled call, Wait may read its fields without mu.
 		hasEnded := w.list == nil
 		if !hasEnded {
 			w.isBought = tookSlot
@@ -192,8 +190,8 @@ func (q *queue) insert(slot time.Time) {
 	q.slots = slices.Insert(q.slots, i, slot)
 }
 
-// moveUp gives the slots that are left to the first calls without one. It ends the calls for which
-// they are too late.
+// moveUp gives the slots that are left to the first calls without one. It ends the calls for which they are
+// too late.
 func (q *queue) moveUp() {
 	for q.withSlot.Len() < len(q.slots) && q.withoutSlot.Len() > 0 {
 		w := first(&q.withoutSlot)
@@ -206,8 +204,8 @@ func (q *queue) moveUp() {
 	}
 }
 
-// serve lets the first calls use the slots that have begun. It discards a slot that no call waits
-// for: used later, the slot would exceed the budget. Then it sets the timer to the next slot.
+// serve lets the first calls use the slots that have begun. It discards a slot that no call waits for: used
+// later, the slot would exceed the budget. Then it sets the timer to the next slot.
 func (q *queue) serve() {
 	q.moveUp()
 	for len(q.slots) > 0 && time.Until(q.slots[0]) <= 0 {

@@ -10,9 +10,9 @@ import (
 // sealed is the prefix of an encrypted key in the store. No access key has it.
 const sealed = "\x00"
 
-// seal returns the text to store for the key of r. With an AEAD, the text is encrypted, and bound
-// to the Redis key and the generation, so that it cannot be copied to another account, or stored
-// again as a newer key.
+// seal returns the text to store for the key of r. With an AEAD, the text is encrypted, and bound to the
+// Redis key and the generation, so that it cannot be copied to another account, or stored again as a newer
+// key.
 func (s *KeySource) seal(r record) string {
 	aead := s.cfg.AEAD
 	if aead == nil || r.key == "" {

@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or Ping if the store could not be
-// reached, did not respond in time, or returned an error or an unexpected reply.
+// ErrStoreUnavailable is wrapped by an error of AccessKey, Wait or Ping if the store could not be reached,
+// did not respond in time, or returned an error or an unexpected reply.
 var ErrStoreUnavailable = errors.New("fleet: store unavailable")
 
-// prefix begins the names of Redis keys and channels. Its number is the version of the stored
-// format. Change both together, since replicas of two releases use one store during an upgrade.
+// prefix begins the names of Redis keys and channels. Its number is the version of the stored format. Change
+// both together, since replicas of two releases use one store during an upgrade.
 const prefix = "msgpush:1:"
 
 const (
@@ -42,8 +42,8 @@ type store struct {
 	awaiting  map[context.Context]context.CancelCauseFunc // of the calls of duringOutage
 }
 
-// newStore returns a store for the Redis key of an account. kind is "key" or "rate". A probe runs test
-// with its arguments.
+// newStore returns a store for the Redis key of an account. kind is "key" or "rate". A probe runs test with
+// its arguments.
 func newStore(rdb redis.UniversalClient, kind, name string, test *redis.Script, arguments ...any) (*store, error) {
 	if isNil(rdb) {
 		return nil, errors.New("fleet: the Redis client is nil; pass one made by redis.NewClient or redis.NewUniversalClient")
@@ -73,8 +73,8 @@ func isNil(rdb redis.UniversalClient) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// ignoresDeadlines reports whether rdb is known to ignore the deadlines of contexts, the default of
-// go-redis. rdb may also be a struct that embeds a client.
+// ignoresDeadlines reports whether rdb is known to ignore the deadlines of contexts, the default of go-redis.
+// rdb may also be a struct that embeds a client.
 func ignoresDeadlines(rdb redis.UniversalClient) bool {
 	switch client := rdb.(type) {
 	case interface{ Options() *redis.Options }:
@@ -93,8 +93,8 @@ func (s *store) unavailable() error {
 	return s.failure
 }
 
-// startProbe starts a probe of an unavailable store, at most one each probeInterval. It is called
-// with mu held.
+// startProbe starts a probe of an unavailable store, at most one each probeInterval. It is called with mu
+// held.
 func (s *store) startProbe() {
 	if s.failure == nil || s.isProbing {
 		return
@@ -119,8 +119,8 @@ func (s *store) allowProbe() {
 // errAvailable is the cause of a context that has ended because the store is available.
 var errAvailable = errors.New("fleet: the store is available")
 
-// duringOutage returns a context that ends with ctx or, with the cause errAvailable, when the store
-// is available. Until the caller calls end, an unavailable store is probed.
+// duringOutage returns a context that ends with ctx or, with the cause errAvailable, when the store is
+// available. Until the caller calls end, an unavailable store is probed.
 func (s *store) duringOutage(ctx context.Context) (outage context.Context, end func()) {
 	outage, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -141,9 +141,8 @@ func (s *store) duringOutage(ctx context.Context) (outage context.Context, end f
 // probe tests whether the store responds, and permits the commands of the script test.
 func (s *store) probe() error { return s.runOnce(s.test, nil, s.arguments...) }
 
-// probeWithin returns the result of a probe, or an error when ctx ends. The probe has its own
-// timeout, so that the context of one caller has no effect on what other callers learn of the
-// store.
+// probeWithin returns the result of a probe, or an error when ctx ends. The probe has its own timeout, so
+// that the context of one caller has no effect on what other callers learn of the store.
 func (s *store) probeWithin(ctx context.Context) error {
 	result := make(chan error, 1)
 	go func() { result <- s.probe() }()
@@ -155,9 +154,9 @@ func (s *store) probeWithin(ctx context.Context) error {
 	}
 }
 
-// run runs a script, and copies the elements of its reply to dest, as scan does. It fails
-// immediately if the store is unavailable. A script that fails long after its timeout runs once
-// more: if this process was suspended, the store may have replied in time.
+// run runs a script, and copies the elements of its reply to dest, as scan does. It fails immediately if the
+// store is unavailable. A script that fails long after its timeout runs once more: if this process was
+// suspended, the store may have replied in time.
 func (s *store) run(script *redis.Script, dest []any, args ...any) error {
 	if err := s.unavailable(); err != nil {
 		return err
@@ -183,9 +182,9 @@ func (s *store) runOnce(script *redis.Script, dest []any, args ...any) error {
 	return s.noteResult(err)
 }
 
-// send runs a script within storeTimeout, and returns its reply. By default, go-redis repeats a
-// failed dial until the context ends, and then returns the error of the context. So after
-// dialAfter, send tests the address itself, and fails with the error of that dial.
+// send runs a script within storeTimeout, and returns its reply. By default, go-redis repeats a failed dial
+// until the context ends, and then returns the error of the context. So after dialAfter, send tests the
+// address itself, and fails with the error of that dial.
 func (s *store) send(script *redis.Script, args []any) ([]any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
@@ -204,8 +203,8 @@ func (s *store) send(script *redis.Script, args []any) ([]any, error) {
 	return reply, err
 }
 
-// dial returns the error of a connection to the address of rdb, such as that it was refused. It
-// returns nil if rdb has not exactly one address, such as a client of a cluster.
+// dial returns the error of a connection to the address of rdb, such as that it was refused. It returns nil
+// if rdb has not exactly one address, such as a client of a cluster.
 func dial(ctx context.Context, rdb redis.UniversalClient) error {
 	client, hasAddress := rdb.(interface{ Options() *redis.Options })
 	if !hasAddress {
@@ -220,8 +219,8 @@ func dial(ctx context.Context, rdb redis.UniversalClient) error {
 	return nil
 }
 
-// scan copies the elements of a reply to the variables that dest points to, each of them an int64 or
-// a string.
+// scan copies the elements of a reply to the variables that dest points to, each of them an int64 or a
+// string.
 func scan(reply, dest []any) error {
 	hasTypes := len(reply) == len(dest)
 	for i := 0; i < len(dest) && hasTypes; i++ {
@@ -238,16 +237,16 @@ func scan(reply, dest []any) error {
 	return nil
 }
 
-// reloadCluster makes a client of a cluster look for a failed node. Otherwise, go-redis may replace
-// that node only after ClusterStateReloadInterval.
+// reloadCluster makes a client of a cluster look for a failed node. Otherwise, go-redis may replace that node
+// only after ClusterStateReloadInterval.
 func (s *store) reloadCluster() {
 	if cluster, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok {
 		cluster.ReloadState(context.Background())
 	}
 }
 
-// noteResult records how an operation of the store ended, and returns its error. The error does not
-// wrap err, so that a timeout of the store does not match context.DeadlineExceeded.
+// noteResult records how an operation of the store ended, and returns its error. The error does not wrap err,
+// so that a timeout of the store does not match context.DeadlineExceeded.
 func (s *store) noteResult(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

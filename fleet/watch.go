@@ -11,9 +11,9 @@ import (
 
 const pingInterval = 3 * time.Second // of the connection for announcements
 
-// watchStore receives announcements, and subscribes again whenever that fails, until Close. The Go
-// channel of go-redis would not do: it does not subscribe again if Redis rejects a subscription,
-// such as without the permission for the channel. Then the wait doubles, up to pingInterval.
+// watchStore receives announcements, and subscribes again whenever that fails, until Close. The Go channel of
+// go-redis would not do: it does not subscribe again if Redis rejects a subscription, such as without the
+// permission for the channel. Then the wait doubles, up to pingInterval.
 func (s *KeySource) watchStore() {
 	wait := probeInterval
 	for s.running.Err() == nil {
@@ -26,8 +26,8 @@ func (s *KeySource) watchStore() {
 	}
 }
 
-// receive calls update when the subscription begins, and after each announcement. It returns when
-// the subscription fails.
+// receive calls update when the subscription begins, and after each announcement. It returns when the
+// subscription fails.
 func (s *KeySource) receive() error {
 	ctx, cancel := context.WithCancel(s.running)
 	defer cancel()
@@ -37,9 +37,9 @@ func (s *KeySource) receive() error {
 		_ = sub.Close() // ends ReceiveTimeout, which ignores ctx
 	})
 	s.watcher.Go(func() { ping(ctx, sub) })
-	// update runs in another goroutine, so that announcements are read while update waits for the
-	// store: a store without a buffer would wait for their reader. One more update stands for all
-	// announcements that arrive meanwhile.
+	// update runs in another goroutine, so that announcements are read while update waits for the store: a store
+	// without a buffer would wait for their reader. One more update stands for all announcements that arrive
+	// meanwhile.
 	updates := make(chan struct{}, 1)
 	defer close(updates)
 	var hasConnected atomic.Bool // since the last update
@@ -78,8 +78,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// update adopts a newer key of the store. If the subscription has just begun, update first writes
-// the current key, if it is valid and was not rejected, to the store, which may have lost it.
+// update adopts a newer key of the store. If the subscription has just begun, update first writes the current
+// key, if it is valid and was not rejected, to the store, which may have lost it.
 func (s *KeySource) update(hasConnected bool) {
 	if s.store.unavailable() != nil {
 		_ = s.store.probe() // the store may be available again

@@ -6,26 +6,26 @@
 //	}
 //	return f.Run(ctx, store)
 //
-// In one transaction, store saves an alert or a row for each record of batch.Records and batch.Omitted,
-// and replaces the stored position by batch.Position. At the very first start, the position is empty.
+// In one transaction, store saves an alert or a row for each record of batch.Records and batch.Omitted, and
+// replaces the stored position by batch.Position. At the very first start, the position is empty.
 //
 // # Rules
 //
-// The newest record stands at the start of the list or at its end. "Above" means closer to it. A record
-// is known if its id is in the position, which holds the ids of the records at the newest places.
+// The newest record stands at the start of the list or at its end. "Above" means closer to it. A record is
+// known if its id is in the position, which holds the ids of the records at the newest places.
 //
 //   - New. An unknown record is new if fewer than Window known ones stand above it, and a known one stands
-//     below it. If the latest sweep and this poll both read the whole list, no known one needs to stand below.
-//     If no known one is left, a record is new if it was created after all of them.
-//   - First start. The records that exist become known, and none is new. They are read twice, since a
-//     reading misses a record if another one is deleted meanwhile.
-//   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window known
-//     records were seen. If the total falls between two pages, it goes back by as many records, since they may
-//     have moved.
-//   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the
-//     first known one on. They become known; ids that three sweeps have not seen are forgotten.
-//   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew
-//     by more records than were found, this is reported.
+//     below it. If the latest sweep and this poll both read the whole list, no known one needs to stand
+//     below. If no known one is left, a record is new if it was created after all of them.
+//   - First start. The records that exist become known, and none is new. They are read twice, since a reading
+//     misses a record if another one is deleted meanwhile.
+//   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window
+//     known records were seen. If the total falls between two pages, it goes back by as many records, since
+//     they may have moved.
+//   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the first
+//     known one on. They become known; ids that three sweeps have not seen are forgotten.
+//   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew by
+//     more records than were found, this is reported.
 //   - Failure. Page 1 is requested until that succeeds, and a batch is stored until that succeeds. Another
 //     page that the new records depend on is requested five times. A page that fails ends the poll, which
 //     stores the records that are new without it. The next poll is a sweep. After a quarter of an hour
@@ -33,22 +33,24 @@
 //
 // Some details:
 //
-//   - The first batch has only the position. If the list is empty in both readings of the first start, which are a
-//     PollInterval apart then, its first records are new.
+//   - The first batch has only the position. If the list is empty in both readings of the first start, which
+//     are a PollInterval apart then, its first records are new.
 //   - The first poll after a restart is a sweep. If records became known in a sweep and none is new, the
 //     position is stored in a batch without records.
-//   - If no known record is left, that is also reported as missing, unless the latest sweep and this poll read
-//     the whole list. [Status] has such an error until the next sweep.
-//   - If the total falls six times at one page, the page fails. Once pages that fail are skipped, the poll reads
-//     such a page, and goes on.
-//   - A poll holds at most 200,000 new records. If there are more, it delivers the oldest, and the next poll reads
-//     the list again. Of the records that a poll delivers, the newest 10,000, or 4 × Window, stay known.
-//   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A sweep
-//     that has read on behind a skipped page forgets no id, and reports nothing as missing, unless no known record
-//     is left. The next sweep follows after a minute.
-//   - Some services cap the total. So a sweep also requests the page behind a full last page. If that page fails, it
-//     is the end.
-//   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept, up to an hour.
+//   - If no known record is left, that is also reported as missing, unless the latest sweep and this poll
+//     read the whole list. [Status] has such an error until the next sweep.
+//   - If the total falls six times at one page, the page fails. Once pages that fail are skipped, the poll
+//     reads such a page, and goes on.
+//   - A poll holds at most 200,000 new records. If there are more, it delivers the oldest, and the next poll
+//     reads the list again. Of the records that a poll delivers, the newest 10,000, or 4 × Window, stay
+//     known.
+//   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A
+//     sweep that has read on behind a skipped page forgets no id, and reports nothing as missing, unless no
+//     known record is left. The next sweep follows after a minute.
+//   - Some services cap the total. So a sweep also requests the page behind a full last page. If that page
+//     fails, it is the end.
+//   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept, up to an
+//     hour.
 //
 // docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.
 package follow
@@ -73,26 +75,28 @@ import (
 
 // Options configure a [Follower]. The zero value is a first start with the defaults.
 type Options struct {
-	// Position is the Position of the batch that was stored last. It is empty at the very first start.
-	// It belongs to one list of one service, and its filter: New returns an error if the Name of the pager has changed.
+	// Position is the Position of the batch that was stored last. It is empty at the very first start. It
+	// belongs to one list of one service, and its filter: New returns an error if the Name of the pager has
+	// changed.
 	Position string
-	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s. It is at
-	// most a year.
+	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s. It is
+	// at most a year.
 	PollInterval time.Duration
-	// SweepInterval is the time from one sweep to the next. A record that appears behind newer ones is delivered by
-	// the next sweep. 0 means 10 min.
+	// SweepInterval is the time from one sweep to the next. A record that appears behind newer ones is delivered
+	// by the next sweep. 0 means 10 min.
 	SweepInterval time.Duration
 	// Window is how many known records may stand above a new one when a sweep sees it. It should be more than
-	// the number of new records in SweepInterval plus the longest delay of a late record. 0 means 200. It is at most
-	// 1,000,000.
+	// the number of new records in SweepInterval plus the longest delay of a late record. 0 means 200. It is at
+	// most 1,000,000.
 	Window int
-	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the
-	// error at level Warn with [slog.Default].
+	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the error at
+	// level Warn with [slog.Default].
 	OnError func(error)
 }
 
 // ErrReplaced is returned by the function of [Follower.Run] if another process has stored a batch: the stored
-// position is neither Previous nor Position of the batch. It ends Run, which returns the error of the function.
+// position is neither Previous nor Position of the batch. It ends Run, which returns the error of the
+// function.
 var ErrReplaced = errors.New(prefix + "another process has stored a position")
 
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
@@ -108,12 +112,13 @@ func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format,
 
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {
-	// Records holds new records, the oldest first, in the order of the list. Records that are inserted during a poll
-	// may come in another order. With Omitted, there are at most 500. There are none in the first batch of a first
-	// start, nor after a sweep that changed only the Position: store that batch, too.
+	// Records holds new records, the oldest first, in the order of the list. Records that are inserted during a
+	// poll may come in another order. With Omitted, there are at most 500. There are none in the first batch of
+	// a first start, nor after a sweep that changed only the Position: store that batch, too.
 	Records []T
 	// Omitted holds new records that cannot be decoded. A program may send an alert for their JSON. Their order
-	// relative to Records is not known. A record without an id gets a negative one, which is computed from its JSON.
+	// relative to Records is not known. A record without an id gets a negative one, which is computed from its
+	// JSON.
 	Omitted []msgpush.OmittedRecord
 	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
 	Position string
@@ -146,11 +151,11 @@ type Follower[T any] struct {
 	behindEnd    *msgpush.Page[T] // stands for a page that the list does not have
 }
 
-// New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the
-// PageSize of the pager, ignores its Prefetch, and sends no request. It returns an error for a pager
-// without Fetch or ID, a number that is negative or too large, or a Position that it cannot read or that
-// belongs to another list. Without Created, or if responses report neither a total nor a number of pages, the
-// newest record must stand at the start of the list.
+// New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
+// the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
+// a number that is negative or too large, or a Position that it cannot read or that belongs to another list.
+// Without Created, or if responses report neither a total nor a number of pages, the newest record must stand
+// at the start of the list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
 	case pager.Fetch == nil:
@@ -207,9 +212,9 @@ func (o Options) check() error {
 	return nil
 }
 
-// Run polls and calls store for each batch, one after another in the calling goroutine, until ctx ends.
-// Then it returns nil. It returns an error if it cannot begin, since ctx or store is nil or Run was called
-// before, or if store returns [ErrReplaced]. To end Run for another reason, cancel ctx.
+// Run polls and calls store for each batch, one after another in the calling goroutine, until ctx ends. Then
+// it returns nil. It returns an error if it cannot begin, since ctx or store is nil or Run was called before,
+// or if store returns [ErrReplaced]. To end Run for another reason, cancel ctx.
 //
 // A batch is stored when store returns nil. If store returns another error, Run calls it with the same batch
 // again: after 1 s, and after a wait that doubles up to a minute. A store compares the stored position:
@@ -277,8 +282,8 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 	return nil
 }
 
-// forgetBelow forgets all other ids, which stand below these records: otherwise, a long catch-up would store ever
-// longer positions.
+// forgetBelow forgets all other ids, which stand below these records: otherwise, a long catch-up would store
+// ever longer positions.
 func (f *Follower[T]) forgetBelow(newest []item[T]) {
 	clear(f.position.known)
 	for _, it := range newest {
@@ -287,8 +292,8 @@ func (f *Follower[T]) forgetBelow(newest []item[T]) {
 	f.position.Whole = false // the rest of the list is not known any more
 }
 
-// storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or if another
-// process has stored a batch.
+// storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or if
+// another process has stored a batch.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
 	f.stored = batch.Position

@@ -6,11 +6,11 @@ import "time"
 const (
 	batchSize = 500 // the most records of a batch
 
-	// maxHeld is the number of new records that a poll holds. After an outage of a month, more may be new than fit
-	// into memory.
+	// maxHeld is the number of new records that a poll holds. After an outage of a month, more may be new than
+	// fit into memory.
 	maxHeld = 200_000
-	// maxBurst is how many of the records that a poll delivers are known after it, or 4 × Window if that is more. If
-	// all of them are deleted before the next sweep, no known record is left.
+	// maxBurst is how many of the records that a poll delivers are known after it, or 4 × Window if that is
+	// more. If all of them are deleted before the next sweep, no known record is left.
 	maxBurst = 10_000
 	// maxOld is how many records in a row may be unknown although they were created before the newest known one.
 	// After that, a poll takes the known ones for deleted, and reads no further. Some services refuse the pages
@@ -22,11 +22,11 @@ const (
 	// maxUnseen is the number of sweeps after which an id is forgotten that none of them has seen.
 	maxUnseen = 3
 
-	// maxAttempts is how often a poll requests a page that it needs. Page 1 always exists, and is requested until
-	// that succeeds.
+	// maxAttempts is how often a poll requests a page that it needs. Page 1 always exists, and is requested
+	// until that succeeds.
 	maxAttempts = 5
-	// skipAfter is how long pages must have failed before such a page is skipped. An outage is seldom longer, and
-	// page 1 succeeds meanwhile: a record may be too long, or the service refuses deep pages.
+	// skipAfter is how long pages must have failed before such a page is skipped. An outage is seldom longer,
+	// and page 1 succeeds meanwhile: a record may be too long, or the service refuses deep pages.
 	skipAfter   = 15 * time.Minute
 	maxSkips    = 2 // pages in a row that are skipped
 	maxSearches = 5 // how often the newest page is searched while the list grows or shrinks

@@ -13,8 +13,8 @@ import (
 // errStartAgain ends a poll. The next one is a first start.
 var errStartAgain = errors.New("the newest record stands at the other end")
 
-// checkOrder finds the order in a sweep, or if the number of pages has changed, until it is found. That needs page 1
-// and the number of pages. It returns an error as findOrder does.
+// checkOrder finds the order in a sweep, or if the number of pages has changed, until it is found. That needs
+// page 1 and the number of pages. It returns an error as findOrder does.
 func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], number int, isSweep bool) error {
 	isDue := isSweep || f.numbers.pages != f.checkedPages
 	f.checkedPages = f.numbers.pages
@@ -25,8 +25,8 @@ func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], num
 	return f.findOrder(ctx, page)
 }
 
-// findOrder finds out at which end of the list the newest record stands, by page 1 and the last page. It returns
-// errStartAgain, or an error if ctx has ended.
+// findOrder finds out at which end of the list the newest record stands, by page 1 and the last page. It
+// returns errStartAgain, or an error if ctx has ended.
 func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T]) error {
 	times := f.times(page)
 	if f.numbers.pages > 1 && len(times) > 0 {
@@ -51,14 +51,14 @@ func (f *Follower[T]) findOrder(ctx context.Context, page *msgpush.Page[T]) erro
 	return nil
 }
 
-// minTimes is the number of times that show the order of a list with several pages: single ones may be wrong. Two
-// short pages have fewer.
+// minTimes is the number of times that show the order of a list with several pages: single ones may be wrong.
+// Two short pages have fewer.
 const minTimes = 6
 
-// setOrder compares the first half of the times with the other half. It finds an order if seven eighths of one half
-// are later than seven eighths of the other: single times may be wrong, many may be equal, and the times may have
-// nothing to do with the order. The result is final if the list has several pages. Until then, the newest record is
-// expected at the start. A single page has it in any case.
+// setOrder compares the first half of the times with the other half. It finds an order if seven eighths of
+// one half are later than seven eighths of the other: single times may be wrong, many may be equal, and the
+// times may have nothing to do with the order. The result is final if the list has several pages. Until then,
+// the newest record is expected at the start. A single page has it in any case.
 func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	hasSeveralPages := f.numbers.pages > 1
 	needed := 2
@@ -79,7 +79,8 @@ func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	}
 }
 
-// isLater reports whether seven eighths of the times a are later than seven eighths of the times b. Both are sorted.
+// isLater reports whether seven eighths of the times a are later than seven eighths of the times b. Both are
+// sorted.
 func isLater(a, b []msgpush.DateTime) bool {
 	return a[len(a)/8] > b[len(b)-1-len(b)/8]
 }
@@ -110,8 +111,8 @@ func (f *Follower[T]) times(page *msgpush.Page[T]) (times []msgpush.DateTime) {
 	return times
 }
 
-// created returns the creation time of a record, or "" if it is not valid. Some services send the zero
-// time, or that of 1970, for a missing one. A time of the day after tomorrow is wrong in each time zone.
+// created returns the creation time of a record, or "" if it is not valid. Some services send the zero time,
+// or that of 1970, for a missing one. A time of the day after tomorrow is wrong in each time zone.
 func (f *Follower[T]) created(record T) msgpush.DateTime {
 	if f.pager.Created == nil {
 		return ""

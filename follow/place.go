@@ -23,8 +23,8 @@ type place[T any] struct {
 	hasGap   bool      // records were skipped, and others were read behind them
 }
 
-// newestPage returns the place of the newest record. It returns an error if ctx has ended, if the next poll must
-// be a first start, or if its page fails, which page 1 does only when ctx ends.
+// newestPage returns the place of the newest record. It returns an error if ctx has ended, if the next poll
+// must be a first start, or if its page fails, which page 1 does only when ctx ends.
 func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], error) {
 	var page *msgpush.Page[T]
 	var number int
@@ -56,8 +56,8 @@ func (f *Follower[T]) newestNumber() int {
 	return 1
 }
 
-// next goes to the next page inward, and back from there as long as the total falls. It skips a page that fails,
-// or returns its error.
+// next goes to the next page inward, and back from there as long as the total falls. It skips a page that
+// fails, or returns its error.
 func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 	number := f.nextNumber(p)
 	if number > p.deepest {
@@ -87,8 +87,8 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 	return nil
 }
 
-// nextNumber returns the number of the next page inward. If the newest record is on the last page, that page may have
-// become one before.
+// nextNumber returns the number of the next page inward. If the newest record is on the last page, that page
+// may have become one before.
 func (f *Follower[T]) nextNumber(p *place[T]) int {
 	switch {
 	case !f.position.NewestLast:
@@ -130,9 +130,9 @@ func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T], number int) 
 // offset returns how many records stand on the pages before.
 func (p *place[T]) offset(number int) int64 { return int64(number-1) * int64(p.longest) }
 
-// mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If 60 are
-// inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
-// below the known ones of the first two pages.
+// mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If 60
+// are inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem
+// to stand below the known ones of the first two pages.
 func (p *place[T]) mayHaveInserted() bool { return p.inserted > p.offset(p.number) }
 
 // back returns the page from which on the list is read again: as many records as the total fell by may have
@@ -166,8 +166,8 @@ func (f *Follower[T]) enter(p *place[T], page *msgpush.Page[T], number int) {
 	p.skips = 0
 }
 
-// skipsPages reports whether pages that fail are skipped. In a first start, the records of such a page would seem
-// to be new later.
+// skipsPages reports whether pages that fail are skipped. In a first start, the records of such a page would
+// seem to be new later.
 func (f *Follower[T]) skipsPages() bool {
 	failing := f.failures[ofSweep]
 	return f.position.started && failing.err != nil && time.Since(failing.since) >= skipAfter
@@ -188,8 +188,8 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 	return p.number >= last && isShort
 }
 
-// showsEnd reports whether the list surely ends at the last page, and no page before was skipped. An error that stands
-// for a page behind the end may also be a failure.
+// showsEnd reports whether the list surely ends at the last page, and no page before was skipped. An error
+// that stands for a page behind the end may also be a failure.
 func (f *Follower[T]) showsEnd(p *place[T]) bool {
 	return p.page != f.behindEnd && p.skips == 0 && !p.hasGap
 }

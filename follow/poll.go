@@ -33,8 +33,8 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	return f.deliver(ctx, newItems, r.hasKnownAbove(newItems))
 }
 
-// endSweep reports missing records, and makes those known that are not new. A sweep that has skipped a page does
-// neither, and is made again soon: the page may have failed for a moment.
+// endSweep reports missing records, and makes those known that are not new. A sweep that has skipped a page
+// does neither, and is made again soon: the page may have failed for a moment.
 func (f *Follower[T]) endSweep(ctx context.Context, begun time.Time, r *reading[T], newItems []item[T]) error {
 	if r.mayLackKnown() {
 		f.sweepAt = begun.Add(min(time.Minute, f.options.SweepInterval))
@@ -95,8 +95,8 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	return f.position.keep(stamps, r.isSweep)
 }
 
-// read reads pages until the rules end the poll, or a page fails. It returns an error if ctx has ended, if the
-// next poll must be a first start, or if a page fails above all known records.
+// read reads pages until the rules end the poll, or a page fails. It returns an error if ctx has ended, if
+// the next poll must be a first start, or if a page fails above all known records.
 func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], error) {
 	p, err := f.newestPage(ctx, isSweep)
 	if err != nil {

@@ -20,8 +20,8 @@ type position struct {
 // A storedPosition is the JSON of a position.
 type storedPosition struct {
 	Version int `json:"v"`
-	// IDs holds the known ids, by the number of sweeps that have not seen them. The ids are sorted. Stored
-	// are the first one, and the difference of each other one from the one before.
+	// IDs holds the known ids, by the number of sweeps that have not seen them. The ids are sorted. Stored are
+	// the first one, and the difference of each other one from the one before.
 	IDs [maxUnseen][]int64 `json:"ids"`
 	marks
 }

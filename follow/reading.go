@@ -22,8 +22,8 @@ type item[T any] struct {
 }
 
 // A reading applies the rules to the records that a poll has read, from the newest one inward. For example,
-// let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. The new ones are 12 and 11, which
-// have no known record above and a known one below. 10 is missed, since it has one above.
+// let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. The new ones are 12 and 11,
+// which have no known record above and a known one below. 10 is missed, since it has one above.
 type reading[T any] struct {
 	position   *position
 	window     int
@@ -130,8 +130,8 @@ const (
 	required       // it is requested several times
 )
 
-// endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If none
-// is known, it has read all that it will find.
+// endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If
+// none is known, it has read all that it will find.
 func (r *reading[T]) endsSweep() bool {
 	isFar := r.isSweep || r.known == 0 || r.hasDepth()
 	return isFar && r.ending != cut
@@ -172,15 +172,15 @@ func (r *reading[T]) areKnownDeleted() bool {
 	return r.older >= maxOld && !hasGrown
 }
 
-// isAboveKnown reports whether the records that the latest sweep has seen stand below. Without one of them, no
-// record is new.
+// isAboveKnown reports whether the records that the latest sweep has seen stand below. Without one of them,
+// no record is new.
 func (r *reading[T]) isAboveKnown() bool {
 	hadRecords := len(r.position.known) > 0 || r.position.Whole
 	return r.known == 0 && hadRecords
 }
 
-// mayHaveNew reports whether the unknown records below the latest known one are new if another known one stands below
-// them. It may be far below: they may be an import.
+// mayHaveNew reports whether the unknown records below the latest known one are new if another known one
+// stands below them. It may be far below: they may be an import.
 func (r *reading[T]) mayHaveNew() bool {
 	isAnotherLeft := r.known < min(r.window, len(r.position.known))
 	return isAnotherLeft && r.unknown > 0 && r.unknown < max(2*r.window, maxUnknown)
@@ -220,8 +220,8 @@ func (r *reading[T]) coversList() bool {
 	return r.position.Whole && (wasEmpty || r.ending == atEnd)
 }
 
-// missing returns an error if no known record is left, if records were missed, or if the total grew by
-// more records than were found as new.
+// missing returns an error if no known record is left, if records were missed, or if the total grew by more
+// records than were found as new.
 func (r *reading[T]) missing(found int) error {
 	lacks := r.firstTotal - r.position.Total - int64(found)
 	switch {
@@ -236,8 +236,8 @@ func (r *reading[T]) missing(found int) error {
 	return nil
 }
 
-// notNew returns the newest records that are not new, at most 2 × Window. If records were dropped, poll calls it only
-// if none is new.
+// notNew returns the newest records that are not new, at most 2 × Window. If records were dropped, poll calls
+// it only if none is new.
 func (r *reading[T]) notNew(newItems []item[T]) (stamps []stamp) {
 	if r.hasDropped() {
 		return r.dropped

@@ -42,7 +42,8 @@ func (f *Follower[T]) pageFailed(err error) {
 	f.mustWait = retryAfter(err)
 }
 
-// pageOnce requests a page. An error response for a page that the list does not have stands for an empty page.
+// pageOnce requests a page. An error response for a page that the list does not have stands for an empty
+// page.
 func (f *Follower[T]) pageOnce(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	page, err := f.fetch(ctx, number)
 	if err == nil {
@@ -97,8 +98,8 @@ func isNoSuchPage(err error) bool {
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }
 
-// isBehindEnd reports whether the list has no such page. Without a number of pages, a page that is not optional
-// probably has known records, and the request failed.
+// isBehindEnd reports whether the list has no such page. Without a number of pages, a page that is not
+// optional probably has known records, and the request failed.
 func (f *Follower[T]) isBehindEnd(number int, n need) bool {
 	if f.numbers.pages == 0 && n != optional && len(f.position.known) > 0 {
 		return false

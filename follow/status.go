@@ -9,8 +9,8 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a request
-// or store does not return, or Run was not called or has returned. Restart the program.
+// ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a
+// request or store does not return, or Run was not called or has returned. Restart the program.
 var ErrHangs = errors.New("msgpush: following a list: no step has ended")
 
 // A Status is the state of a [Follower]. A zero time stands for never.
@@ -19,8 +19,8 @@ type Status struct {
 	LastPoll time.Time
 	// PollingSince is when the current poll began, or zero between two polls.
 	PollingSince time.Time
-	// NextStep is when the next request or call of store begins. While one runs, it is the time when that
-	// one began. At first, it is the time of New.
+	// NextStep is when the next request or call of store begins. While one runs, it is the time when that one
+	// began. At first, it is the time of New.
 	NextStep time.Time
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64

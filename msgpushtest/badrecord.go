@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// BadRecord returns a fault that changes one record of the usual response: a text of the record with
-// the id becomes a JSON object, so that the record cannot be decoded. A response without the record
-// does not use the fault.
+// BadRecord returns a fault that changes one record of the usual response: a text of the record with the id
+// becomes a JSON object, so that the record cannot be decoded. A response without the record does not use the
+// fault.
 func BadRecord(id int64) Fault {
 	return Fault{kind: fmt.Sprintf("BadRecord(%d)", id), badRecord: strconv.FormatInt(id, 10)}
 }
 
-// useBadRecords changes the records of faults of BadRecord in the data of a response. It returns the
-// data, and the faults whose record is in it.
+// useBadRecords changes the records of faults of BadRecord in the data of a response. It returns the data,
+// and the faults whose record is in it.
 func (s *Server) useBadRecords(faults []*queuedFault, data any) (changed any, used []Fault) {
 	if len(faults) == 0 || data == nil {
 		return data, nil

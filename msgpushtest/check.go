@@ -99,8 +99,8 @@ func decodeObject(body []byte, to any) *rejection {
 	return nil
 }
 
-// reasonOf returns the text of an error of encoding/json for a value, without the types of Go, since clients in
-// other languages send requests too.
+// reasonOf returns the text of an error of encoding/json for a value, without the types of Go, since clients
+// in other languages send requests too.
 func reasonOf(err error, to any) string {
 	typeErr, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {

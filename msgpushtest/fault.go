@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A Fault changes the response of a [Server] to one request or, with [Fault.Times] or
-// [Fault.Always], to more. The zero Fault is the usual response.
+// A Fault changes the response of a [Server] to one request or, with [Fault.Times] or [Fault.Always], to
+// more. The zero Fault is the usual response.
 type Fault struct {
 	kind       string                                               // such as "Status(503)", for describe
 	respond    func(*responder, http.ResponseWriter, *http.Request) // nil: the usual response
@@ -23,9 +23,9 @@ type Fault struct {
 	times      int // 0 means 1
 }
 
-// For returns a copy of f that applies only to some operations, such as [MPList]; without names, to
-// all. The name of an operation that the server does not know is its path, such as "/your/path". Another
-// unknown name panics.
+// For returns a copy of f that applies only to some operations, such as [MPList]; without names, to all. The
+// name of an operation that the server does not know is its path, such as "/your/path". Another unknown name
+// panics.
 func (f Fault) For(operations ...string) Fault {
 	for _, name := range operations {
 		isPath := strings.HasPrefix(name, "/")
@@ -41,9 +41,9 @@ func (f Fault) For(operations ...string) Fault {
 // operationNames sorts the names, since For prints them when it panics.
 func operationNames() []string { return slices.Sorted(maps.Keys(operations)) }
 
-// If returns a copy of f that applies only to requests for which match returns true, such as those
-// for page 2. With several conditions, all must match. match is called for one request at a time,
-// and must not close the server or send it a request. A match that is nil panics.
+// If returns a copy of f that applies only to requests for which match returns true, such as those for page
+// 2. With several conditions, all must match. match is called for one request at a time, and must not close
+// the server or send it a request. A match that is nil panics.
 func (f Fault) If(match func(Request) bool) Fault {
 	if match == nil {
 		panic("msgpushtest: Fault.If: the function is nil")
@@ -74,8 +74,8 @@ func (f Fault) WithStatus(status int) Fault {
 	return f
 }
 
-// checkStatus panics for a status that net/http would not send as a final response. net/http itself
-// would panic in the server, where the test does not see it.
+// checkStatus panics for a status that net/http would not send as a final response. net/http itself would
+// panic in the server, where the test does not see it.
 func checkStatus(name string, status int) {
 	if status < 200 || status > 599 {
 		panic(fmt.Sprintf("msgpushtest: %s: %d is not an HTTP status from 200 to 599", name, status))

@@ -21,23 +21,23 @@ func Respond(h http.HandlerFunc) Fault {
 	return Fault{kind: "Respond", respond: func(_ *responder, w http.ResponseWriter, r *http.Request) { h(w, r) }}
 }
 
-// Status returns a fault that responds with an HTTP status, from 200 to 599, and no body. Another
-// status panics.
+// Status returns a fault that responds with an HTTP status, from 200 to 599, and no body. Another status
+// panics.
 func Status(status int) Fault {
 	checkStatus("Status", status)
 	respond := func(_ *responder, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: respond}
 }
 
-// Success returns a fault that responds with the envelope of a success, for an operation that the server
-// does not know: choose its path with [Fault.For]. If data is nil, the envelope has no data member.
-// Success panics if data cannot be encoded to JSON.
+// Success returns a fault that responds with the envelope of a success, for an operation that the server does
+// not know: choose its path with [Fault.For]. If data is nil, the envelope has no data member. Success panics
+// if data cannot be encoded to JSON.
 func Success(data any) Fault {
 	return static("Success", "application/json", mustEncode("Success", success(data)))
 }
 
-// ErrorResponse returns a fault that responds with an envelope and HTTP status 200. If data is nil,
-// the envelope has no data member. ErrorResponse panics if data cannot be encoded to JSON.
+// ErrorResponse returns a fault that responds with an envelope and HTTP status 200. If data is nil, the
+// envelope has no data member. ErrorResponse panics if data cannot be encoded to JSON.
 func ErrorResponse(code int, msg string, data any) Fault {
 	body := mustEncode("ErrorResponse", envelope{Code: code, Msg: msg, Data: data})
 	return static(fmt.Sprintf("ErrorResponse(%d, %q)", code, msg), "application/json", body)
@@ -52,8 +52,7 @@ func mustEncode(name string, e envelope) string {
 	return string(body)
 }
 
-// static returns a fault that responds with a body, and with HTTP status 200 unless WithStatus sets
-// another.
+// static returns a fault that responds with a body, and with HTTP status 200 unless WithStatus sets another.
 func static(kind, contentType, body string) Fault {
 	return Fault{kind: kind, respond: func(_ *responder, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -87,8 +86,8 @@ func HTML() Fault {
 		"<!DOCTYPE html>\n<html><head><title>Sorry</title></head><body><h1>We will be back soon</h1></body></html>\n")
 }
 
-// Endless returns a fault whose body ends when the client ends the request or the server is closed.
-// It sends at most 64 KiB a millisecond.
+// Endless returns a fault whose body ends when the client ends the request or the server is closed. It sends
+// at most 64 KiB a millisecond.
 func Endless() Fault {
 	return Fault{kind: "Endless", respond: func(usual *responder, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -101,9 +100,9 @@ func Endless() Fault {
 	}}
 }
 
-// Reset returns a fault that resets the connection before the response. On a reused connection,
-// net/http itself resends a GET: the caller does not see that reset. To prevent this, call
-// CloseIdleConnections of [Server.HTTPClient] before the request.
+// Reset returns a fault that resets the connection before the response. On a reused connection, net/http
+// itself resends a GET: the caller does not see that reset. To prevent this, call CloseIdleConnections of
+// [Server.HTTPClient] before the request.
 func Reset() Fault {
 	return Fault{kind: "Reset", respond: func(_ *responder, w http.ResponseWriter, _ *http.Request) { reset(w) }}
 }
@@ -122,8 +121,8 @@ func Truncate() Fault {
 	}}
 }
 
-// reset resets the connection of a response, or aborts only the response if the connection cannot
-// be hijacked, as with HTTP/2.
+// reset resets the connection of a response, or aborts only the response if the connection cannot be
+// hijacked, as with HTTP/2.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {

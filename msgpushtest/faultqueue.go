@@ -12,12 +12,12 @@ type queuedFault struct {
 	matchCalled bool // the functions of If were called, if there are any
 }
 
-// Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves
-// the queue after one use, or n with Times(n). The zero Fault, [Delay] and [Truncate] use the usual
-// response; with another fault, the server checks neither the request nor its key.
+// Inject queues faults. A request uses the first one that applies. Without Always, a fault leaves the queue
+// after one use, or n with Times(n). The zero Fault, [Delay] and [Truncate] use the usual response; with
+// another fault, the server checks neither the request nor its key.
 //
-// A [BadRecord] changes the usual response. So a request can use it in addition to another fault, and
-// can use several.
+// A [BadRecord] changes the usual response. So a request can use it in addition to another fault, and can use
+// several.
 func (s *Server) Inject(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,8 +33,8 @@ func (s *Server) ClearFaults() {
 	s.faults = nil
 }
 
-// nextFault returns the fault that a request uses, or the zero Fault if none applies. badRecords are
-// the faults of BadRecord that the request uses if its usual response has their record.
+// nextFault returns the fault that a request uses, or the zero Fault if none applies. badRecords are the
+// faults of BadRecord that the request uses if its usual response has their record.
 func (s *Server) nextFault(request Request) (used Fault, badRecords []*queuedFault) {
 	s.mu.Lock()
 	queue := slices.Clone(s.faults)
@@ -87,8 +87,7 @@ func (s *Server) use(f *queuedFault) bool {
 	return true
 }
 
-// unusedFaults returns an error text for each fault that was used too seldom. It is called with mu
-// held.
+// unusedFaults returns an error text for each fault that was used too seldom. It is called with mu held.
 func (s *Server) unusedFaults() []string {
 	var texts []string
 	for _, f := range s.faults {

@@ -7,8 +7,8 @@ func (s *Server) AccessKey() string {
 	return s.key
 }
 
-// ReplaceKey replaces the accepted key. The old key is rejected immediately. ReplaceKey panics if
-// key is empty: to reject every key, inject [RejectKey].
+// ReplaceKey replaces the accepted key. The old key is rejected immediately. ReplaceKey panics if key is
+// empty: to reject every key, inject [RejectKey].
 func (s *Server) ReplaceKey(key string) {
 	if key == "" {
 		panic("msgpushtest: ReplaceKey: the key is empty: to reject every key, inject RejectKey().Always()")

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// pipeHost is the host of every server in memory. Other clients cannot look it up: the name in
-// their error says what to use. Names in the domain test are reserved for tests (RFC 2606).
+// pipeHost is the host of every server in memory. Other clients cannot look it up: the name in their error
+// says what to use. Names in the domain test are reserved for tests (RFC 2606).
 const (
 	pipeHost    = "use-server-options.test"
 	pipeAddress = pipeHost + ":80"
@@ -73,8 +73,8 @@ type pipeConn struct {
 	reset *atomic.Bool // shared by both ends
 }
 
-// SetLinger makes Close a reset, as (*net.TCPConn).SetLinger(0) does: after Close, a Read of the
-// other end fails with connReset.
+// SetLinger makes Close a reset, as (*net.TCPConn).SetLinger(0) does: after Close, a Read of the other end
+// fails with connReset.
 func (c *pipeConn) SetLinger(int) error {
 	c.reset.Store(true)
 	return nil
@@ -88,8 +88,8 @@ func (c *pipeConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// connRefused is the error of a socket for a connection that is refused. On Windows, it is
-// WSAECONNREFUSED: package syscall invents its ECONNREFUSED there.
+// connRefused is the error of a socket for a connection that is refused. On Windows, it is WSAECONNREFUSED:
+// package syscall invents its ECONNREFUSED there.
 func connRefused() error {
 	if runtime.GOOS == "windows" {
 		return syscall.Errno(10061)
@@ -97,8 +97,7 @@ func connRefused() error {
 	return syscall.ECONNREFUSED
 }
 
-// connReset is the error of a socket for a connection that was reset. On Windows, it is
-// WSAECONNRESET.
+// connReset is the error of a socket for a connection that was reset. On Windows, it is WSAECONNRESET.
 func connReset() error {
 	if runtime.GOOS == "windows" {
 		return syscall.Errno(10054)

@@ -44,9 +44,9 @@ func (r Records) clone() Records {
 	return r
 }
 
-// Validate returns an error if two records of a list have the same id, or if a CreateTime or
-// UpdateTime is neither empty nor a date and time in the format YYYY-MM-DD HH:MM:SS. A server panics
-// if it gets such records. To test how a program reads another value, use [BadRecord] or [Respond].
+// Validate returns an error if two records of a list have the same id, or if a CreateTime or UpdateTime is
+// neither empty nor a date and time in the format YYYY-MM-DD HH:MM:SS. A server panics if it gets such
+// records. To test how a program reads another value, use [BadRecord] or [Respond].
 func (r Records) Validate() error {
 	return cmp.Or(
 		validate("MailChannels", "CreateTime", r.MailChannels,
@@ -60,8 +60,8 @@ func (r Records) Validate() error {
 	)
 }
 
-// validate validates the records of a list. fields returns the id and the time of a record. It takes
-// a few milliseconds for 100,000 records, since each update validates all of them.
+// validate validates the records of a list. fields returns the id and the time of a record. It takes a few
+// milliseconds for 100,000 records, since each update validates all of them.
 func validate[T any](list, timeName string, records []T, fields func(*T) (int64, msgpush.DateTime)) error {
 	ids := make([]int64, len(records))
 	for i := range records {
@@ -85,8 +85,8 @@ func duplicateID(list string, id int64) error {
 	return fmt.Errorf("msgpushtest: %s has two records with the id %d: give each record its own id", list, id)
 }
 
-// isValidTime reports whether a value is empty or a valid [msgpush.DateTime]. Package time parses
-// RFC 3339 faster than other formats, and more strictly.
+// isValidTime reports whether a value is empty or a valid [msgpush.DateTime]. Package time parses RFC 3339
+// faster than other formats, and more strictly.
 func isValidTime(value msgpush.DateTime) bool {
 	if value == "" {
 		return true
@@ -101,14 +101,14 @@ func isValidTime(value msgpush.DateTime) bool {
 // SampleMailID is the id of the first mail channel of [SampleRecords].
 const SampleMailID = "101"
 
-// SampleFailed is the MatchResult of the trigger records of [SampleRecords] that could not be
-// forwarded. They have an ErrorMessage.
+// SampleFailed is the MatchResult of the trigger records of [SampleRecords] that could not be forwarded. They
+// have an ErrorMessage.
 const SampleFailed = 2
 
-// SampleRecords returns the records of a small account, which the caller may change: mail channels
-// 101 and 102, official-account channels 201 to 203, message rules 301 to 305 and, newest first,
-// trigger records 9001 to 9064. The API document shows only the TokenID -1. The other codes and the
-// names are choices of the fake server:
+// SampleRecords returns the records of a small account, which the caller may change: mail channels 101 and
+// 102, official-account channels 201 to 203, message rules 301 to 305 and, newest first, trigger records 9001
+// to 9064. The API document shows only the TokenID -1. The other codes and the names are choices of the fake
+// server:
 //
 //	MatchResult  0 未匹配 (no match), 1 已转发 (forwarded), 2 转发失败 (failed, SampleFailed)
 //	SourceType   1 消息 (message), 2 短信 (SMS)
@@ -129,9 +129,8 @@ func SampleRecords() Records {
 //go:embed sample.json
 var sample []byte
 
-// sampleLogs returns trigger records of the first four rules over almost three days, newest first.
-// The products and remainders mix the values without random numbers, so each call returns the same
-// records.
+// sampleLogs returns trigger records of the first four rules over almost three days, newest first. The
+// products and remainders mix the values without random numbers, so each call returns the same records.
 func sampleLogs(rules []msgpush.ForwardRule) []msgpush.ForwardLog {
 	results := []struct {
 		code        int

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A Request is a request that arrived at a [Server]. Its access-key header is redacted. Header,
-// Query and Body are shared with other copies and must not be changed.
+// A Request is a request that arrived at a [Server]. Its access-key header is redacted. Header, Query and
+// Body are shared with other copies and must not be changed.
 type Request struct {
 	Time      time.Time // of arrival
 	Operation string    // such as [MPList]; empty if there is none at the path
@@ -24,8 +24,8 @@ type Request struct {
 	Path      string
 	Query     url.Values
 	Header    http.Header
-	// Body is decoded JSON, with each number as a [json.Number]: compare members with Has. It is a
-	// string if the body is not JSON, and nil if it is empty.
+	// Body is decoded JSON, with each number as a [json.Number]: compare members with Has. It is a string if the
+	// body is not JSON, and nil if it is empty.
 	Body any
 }
 
@@ -42,8 +42,8 @@ func (r Request) String() string {
 	return text
 }
 
-// Has reports whether the JSON body has a member at a path, such as "current" or "params.ruleId",
-// that is equal to the JSON encoding of value. It panics if value cannot be encoded to JSON.
+// Has reports whether the JSON body has a member at a path, such as "current" or "params.ruleId", that is
+// equal to the JSON encoding of value. It panics if value cannot be encoded to JSON.
 func (r Request) Has(path string, value any) bool {
 	want, err := json.Marshal(value)
 	if err != nil {
@@ -123,8 +123,8 @@ func (s *Server) ClearRequests() {
 // errTestEnds is the reason why WaitForRequest ends before the test does.
 var errTestEnds = errors.New("the test has almost reached the timeout of go test")
 
-// testEnds returns a channel that receives shortly before the deadline of the test, or nil if that is
-// not known.
+// testEnds returns a channel that receives shortly before the deadline of the test, or nil if that is not
+// known.
 func (s *Server) testEnds() <-chan time.Time {
 	if s.deadline.IsZero() {
 		return nil
@@ -132,12 +132,11 @@ func (s *Server) testEnds() <-chan time.Time {
 	return time.After(time.Until(s.deadline) - time.Second)
 }
 
-// WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It
-// returns an error if n is below 1. It also returns an error if, before the request arrives, ctx ends,
-// the server is closed, or only a second is left until the test of [New] reaches the timeout of go
-// test. The context of the test itself does not end while the test waits: to learn sooner that no
-// request arrives, pass one with a timeout. In a synctest bubble, such a timeout takes no real time,
-// and the timeout of go test is not known.
+// WaitForRequest waits until n requests have arrived and returns the n-th, counted from 1. It returns an
+// error if n is below 1. It also returns an error if, before the request arrives, ctx ends, the server is
+// closed, or only a second is left until the test of [New] reaches the timeout of go test. The context of the
+// test itself does not end while the test waits: to learn sooner that no request arrives, pass one with a
+// timeout. In a synctest bubble, such a timeout takes no real time, and the timeout of go test is not known.
 func (s *Server) WaitForRequest(ctx context.Context, n int) (Request, error) {
 	if n < 1 {
 		return Request{}, fmt.Errorf("msgpushtest: WaitForRequest: n is %d, but the first request is number 1", n)

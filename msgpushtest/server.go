@@ -24,13 +24,13 @@ type settings struct {
 	rejectedKeyCode int
 }
 
-// FailOnRejection makes the test of [New] fail, when it ends, for each request that the server
-// itself rejected, such as one with an unknown member, or with a key that was replaced. Faults such
-// as [RejectKey] do not count. [NewServer] panics with this option.
+// FailOnRejection makes the test of [New] fail, when it ends, for each request that the server itself
+// rejected, such as one with an unknown member, or with a key that was replaced. Faults such as [RejectKey]
+// do not count. [NewServer] panics with this option.
 func FailOnRejection() Option { return func(s *settings) { s.failOnRejection = true } }
 
-// InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble
-// requires. Its URL can be reached only with [Server.Client], [Server.Options] and [Server.HTTPClient].
+// InMemory makes the server use [net.Pipe] instead of a socket, as a [testing/synctest] bubble requires. Its
+// URL can be reached only with [Server.Client], [Server.Options] and [Server.HTTPClient].
 func InMemory() Option { return func(s *settings) { s.inMemory = true } }
 
 // RejectedKeyCode sets the envelope code with which the server rejects an access key. The default is
@@ -43,11 +43,12 @@ func RejectedKeyCode(code int) Option {
 	return func(s *settings) { s.rejectedKeyCode = code }
 }
 
-// A Server is a fake server of the message push service, made by [New] or [NewServer]. It is safe
-// for concurrent use. Another HTTP server can serve it as an [http.Handler].
+// A Server is a fake server of the message push service, made by [New] or [NewServer]. It is safe for
+// concurrent use. Another HTTP server can serve it as an [http.Handler].
 //
 // A function that a test passes to the server runs in a goroutine of the server, except the one of
-// [Server.Update]. If it panics, net/http logs the panic and aborts the response, and the test of [New] fails.
+// [Server.Update]. If it panics, net/http logs the panic and aborts the response, and the test of [New]
+// fails.
 type Server struct {
 	// URL is the base URL, without a trailing slash.
 	URL string
@@ -59,8 +60,8 @@ type Server struct {
 	closed    chan struct{} // closed when Close begins
 	close     func()        // closes closed; may be called more than once
 
-	// These are held while a function of the test runs. They are channels: while a goroutine waits
-	// for a mutex, time does not pass in a synctest bubble.
+	// These are held while a function of the test runs. They are channels: while a goroutine waits for a mutex,
+	// time does not pass in a synctest bubble.
 	deciding chan struct{} // the functions of OnRequest and If
 	updating chan struct{} // the functions of Update and UpdateBetweenPages
 
@@ -76,8 +77,8 @@ type Server struct {
 	misuses      []string      // error texts for the test
 }
 
-// NewServer starts a server without records, for a program, which must call [Server.Close]. It
-// panics if it cannot listen.
+// NewServer starts a server without records, for a program, which must call [Server.Close]. It panics if it
+// cannot listen.
 func NewServer(opts ...Option) *Server {
 	s := newServer(opts)
 	if s.failOnRejection {
@@ -117,8 +118,8 @@ func newServer(opts []Option) *Server {
 	return s
 }
 
-// dialContext connects to any address. If the server is closed, it does not connect to the server's
-// address, where another program may listen by now.
+// dialContext connects to any address. If the server is closed, it does not connect to the server's address,
+// where another program may listen by now.
 func (s *Server) dialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.isClosed() && address == s.http.Listener.Addr().String() {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: closedError{}}
@@ -148,13 +149,13 @@ func (s *Server) isClosed() bool {
 // closeGrace is how long Close waits for responses in progress before it aborts them.
 const closeGrace = 200 * time.Millisecond
 
-// Close stops the server, and may be called more than once. It completes responses in progress, or
-// aborts them after a short time. It ends the waits of [Delay], [Endless], [Server.SetLatency] and
-// [Server.WaitForRequest]. Afterwards, the errors of [Server.Client] and [Server.HTTPClient] say that
-// the server is stopped, and [Server.ServeHTTP] responds so with HTTP status 503.
+// Close stops the server, and may be called more than once. It completes responses in progress, or aborts
+// them after a short time. It ends the waits of [Delay], [Endless], [Server.SetLatency] and
+// [Server.WaitForRequest]. Afterwards, the errors of [Server.Client] and [Server.HTTPClient] say that the
+// server is stopped, and [Server.ServeHTTP] responds so with HTTP status 503.
 //
-// Close blocks until the functions that the test passed to the server have returned, so they must
-// not call Close.
+// Close blocks until the functions that the test passed to the server have returned, so they must not call
+// Close.
 func (s *Server) Close() {
 	s.close()
 	defer time.AfterFunc(closeGrace, s.http.CloseClientConnections).Stop()
@@ -165,15 +166,13 @@ func (s *Server) Close() {
 // connections are closed when the server is closed.
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.transport} }
 
-// Options returns the options with which code that calls [msgpush.NewClient] itself can use the
-// server, also with [InMemory]. The code passes [Server.URL] and a key, such as [Server.AccessKey].
-// The code puts its own options behind these, so that a test uses the options of the program. With
-// the options,
+// Options returns the options with which code that calls [msgpush.NewClient] itself can use the server, also
+// with [InMemory]. The code passes [Server.URL] and a key, such as [Server.AccessKey]. The code puts its own
+// options behind these, so that a test uses the options of the program. With the options,
 //
-//   - the client sends its requests with [Server.HTTPClient], and accepts the URL, which begins with
-//     http://;
-//   - its retries wait for milliseconds, but it honours Retry-After, and waits a second after a 429
-//     without it.
+//   - the client sends its requests with [Server.HTTPClient], and accepts the URL, which begins with http://;
+//   - its retries wait for milliseconds, but it honours Retry-After, and waits a second after a 429 without
+//     it.
 //
 // They do not have [msgpush.WithRejectedKeyCodes]. So a test of a rejected key finds out whether the code
 // sets it: start the server with the [RejectedKeyCode] of the service.
@@ -185,15 +184,15 @@ func (s *Server) Options() []msgpush.Option {
 	}
 }
 
-// Client returns a new client of the server. It has the options of [Server.Options], and recognizes the
-// code of a rejected key; opts override both. It sends the key that the server accepts when
-// Client is called: after ReplaceKey, the server rejects it. Client panics if an option is invalid.
+// Client returns a new client of the server. It has the options of [Server.Options], and recognizes the code
+// of a rejected key; opts override both. It sends the key that the server accepts when Client is called:
+// after ReplaceKey, the server rejects it. Client panics if an option is invalid.
 func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 	opts = append(append(s.Options(), msgpush.WithRejectedKeyCodes(s.rejectedKeyCode)), opts...)
 	client, err := msgpush.NewClient(s.URL, s.AccessKey(), opts...)
 	if err != nil {
-		// opts may have WithAccessKeySource, which excludes a key. Only NewClient can find that out. A source
-		// of the server's key in front of opts would change the error of a rejected key.
+		// opts may have WithAccessKeySource, which excludes a key. Only NewClient can find that out. A source of
+		// the server's key in front of opts would change the error of a rejected key.
 		client, err = msgpush.NewClient(s.URL, "", opts...)
 	}
 	if err != nil {
@@ -224,9 +223,9 @@ func checkDuration(name string, d time.Duration) {
 	}
 }
 
-// OnRequest sets a function that is called with each request before the response, or none if f is
-// nil. Calls do not overlap. f may change the server, and sleep. A fault that f injects can already
-// apply to this request. f must not close the server or send it a request.
+// OnRequest sets a function that is called with each request before the response, or none if f is nil. Calls
+// do not overlap. f may change the server, and sleep. A fault that f injects can already apply to this
+// request. f must not close the server or send it a request.
 func (s *Server) OnRequest(f func(Request)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

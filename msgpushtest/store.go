@@ -32,14 +32,13 @@ func (s *Server) SetRecords(r Records) {
 	}
 }
 
-// Update calls f to change the server's records, in one step. It panics if f leaves records that are
-// not valid, as [Records.Validate] reports. If f or Update panics, the records do not change. The
-// slices that f leaves in the records belong to the server: nothing may change them after f has
-// returned.
+// Update calls f to change the server's records, in one step. It panics if f leaves records that are not
+// valid, as [Records.Validate] reports. If f or Update panics, the records do not change. The slices that f
+// leaves in the records belong to the server: nothing may change them after f has returned.
 //
 // Updates do not overlap. f must not wait for another one, such as a call of Update or
-// [Server.InsertForwardLog], or a page if a function of UpdateBetweenPages is set: it would wait
-// forever. Update panics if f is nil.
+// [Server.InsertForwardLog], or a page if a function of UpdateBetweenPages is set: it would wait forever.
+// Update panics if f is nil.
 func (s *Server) Update(f func(*Records)) {
 	if f == nil {
 		panic("msgpushtest: Update: the function is nil")
@@ -69,9 +68,9 @@ func (s *Server) replaceRecords(r Records) error {
 	return nil
 }
 
-// InsertForwardLog inserts a trigger record at the start of the list, where the newest one stands. It
-// takes less time than [Server.Update], which copies all records. It panics if the records are then
-// not valid, as [Records.Validate] reports.
+// InsertForwardLog inserts a trigger record at the start of the list, where the newest one stands. It takes
+// less time than [Server.Update], which copies all records. It panics if the records are then not valid, as
+// [Records.Validate] reports.
 func (s *Server) InsertForwardLog(log msgpush.ForwardLog) {
 	s.updating <- struct{}{}
 	defer func() { <-s.updating }()
@@ -97,8 +96,8 @@ func (s *Server) insertForwardLog(log msgpush.ForwardLog) error {
 	return nil
 }
 
-// insert inserts a trigger record. It copies the other records only if no element before them is free,
-// since a list can be long.
+// insert inserts a trigger record. It copies the other records only if no element before them is free, since
+// a list can be long.
 func (s *store) insert(log msgpush.ForwardLog) {
 	if s.free == 0 {
 		old := s.records.ForwardLogs
@@ -112,8 +111,8 @@ func (s *store) insert(log msgpush.ForwardLog) {
 	s.filtered = nil
 }
 
-// matching returns the trigger records that want selects. It stores them until the next update,
-// since an iteration requests many pages with the same filter. The result is valid while mu is held.
+// matching returns the trigger records that want selects. It stores them until the next update, since an
+// iteration requests many pages with the same filter. The result is valid while mu is held.
 func (s *store) matching(want msgpush.ForwardLogParams) []msgpush.ForwardLog {
 	if want == (msgpush.ForwardLogParams{}) {
 		return s.records.ForwardLogs

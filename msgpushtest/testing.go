@@ -9,8 +9,7 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// A TB is a [*testing.T] or [*testing.B]. In a fuzz test, make the server in the fuzz target, with
-// its t.
+// A TB is a [*testing.T] or [*testing.B]. In a fuzz test, make the server in the fuzz target, with its t.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -24,14 +23,14 @@ const maxReported, maxLine = 50, 500
 
 // New starts a [Server] that is closed when the test ends. The test fails for
 //
-//   - each fault of [Server.Inject] that was used too seldom and not removed by
-//     [Server.ClearFaults], such as one whose function of [Fault.If] was never called;
+//   - each fault of [Server.Inject] that was used too seldom and not removed by [Server.ClearFaults], such as
+//     one whose function of [Fault.If] was never called;
 //   - each function of [Server.UpdateBetweenPages] that was never called and not removed by a nil;
 //   - each panic of a function that the test passed to the server;
 //   - with the option [FailOnRejection], each request that the server rejected.
 //
-// If the test has failed, the last 50 requests are logged. New panics in a synctest bubble without the
-// option [InMemory].
+// If the test has failed, the last 50 requests are logged. New panics in a synctest bubble without the option
+// [InMemory].
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	s := newServer(opts)
@@ -49,9 +48,9 @@ func New(tb TB, opts ...Option) *Server {
 	return s
 }
 
-// deadlineOf returns the deadline of a test, or zero if it has none. inBubble reports whether the test
-// runs in a synctest bubble. The method Deadline of a *testing.T panics there and nowhere else, and
-// there is no function that reports whether code runs in a bubble.
+// deadlineOf returns the deadline of a test, or zero if it has none. inBubble reports whether the test runs
+// in a synctest bubble. The method Deadline of a *testing.T panics there and nowhere else, and there is no
+// function that reports whether code runs in a bubble.
 func deadlineOf(tb TB) (deadline time.Time, inBubble bool) {
 	test, ok := tb.(interface{ Deadline() (time.Time, bool) })
 	if !ok { // such as a *testing.B

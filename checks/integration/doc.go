@@ -1,3 +1,3 @@
-// Package integration tests the client behind nginx and HAProxy; see README.md. It contains only tests, which need
-// Linux.
+// Package integration tests the client behind nginx and HAProxy; see README.md. It contains only tests, which
+// need Linux.
 package integration

@@ -90,8 +90,8 @@ func (e *export) run(ctx context.Context, stdout io.Writer) error {
 	return e.writeFile(ctx, client)
 }
 
-// newClient returns a client of the service at url. If url is empty, it starts a fake server with
-// sample records, which the returned function closes.
+// newClient returns a client of the service at url. If url is empty, it starts a fake server with sample
+// records, which the returned function closes.
 func newClient(url, keyFile string, plainHTTP bool) (client *msgpush.Client, closeServer func(), err error) {
 	if (url == "") != (keyFile == "") {
 		return nil, nil, errors.New("-url and -key-file need each other")

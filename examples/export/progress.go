@@ -26,8 +26,8 @@ func newBar(w io.Writer) *progressbar.ProgressBar {
 	return bar
 }
 
-// showProgress adds the records of a page. total is the reported total of the list. It may change from
-// page to page. A total below the number of records read so far counts as unknown.
+// showProgress adds the records of a page. total is the reported total of the list. It may change from page
+// to page. A total below the number of records read so far counts as unknown.
 func showProgress(bar *progressbar.ProgressBar, records int, total int64) {
 	done := bar.State().CurrentNum + int64(records)
 	if total < done {

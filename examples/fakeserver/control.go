@@ -18,8 +18,8 @@ import (
 // controlPath begins the paths of the control interface.
 const controlPath = "/control/"
 
-// withControl serves the control interface, and passes other requests to faults. reset restores the
-// state of the start.
+// withControl serves the control interface, and passes other requests to faults. reset restores the state of
+// the start.
 func withControl(
 	fake *msgpushtest.Server, faults *clientFaults, requests *requestLog, reset func(),
 ) http.Handler {

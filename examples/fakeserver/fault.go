@@ -15,8 +15,7 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// The headers with which a client selects a fault for its request or, with an id, for its next
-// requests.
+// The headers with which a client selects a fault for its request or, with an id, for its next requests.
 const (
 	faultHeader  = "Fakeserver-Fault"
 	clientHeader = "Fakeserver-Client"
@@ -88,7 +87,8 @@ func parseStatus(text string) (int, error) {
 	return status, nil
 }
 
-// parseFaultOf returns a fault of every request for an operation or, of a list, for a page. usage explains its text.
+// parseFaultOf returns a fault of every request for an operation or, of a list, for a page. usage explains
+// its text.
 func parseFaultOf(text string) (msgpushtest.Fault, error) {
 	at := strings.LastIndexByte(text, '@') // the message of an error may have another one
 	if at < 0 {
@@ -207,8 +207,8 @@ func (c *clientFaults) clear() {
 	clear(c.seen)
 }
 
-// injectOfHeaders injects the fault that the headers of a request name. A client may send them with each request
-// and each retry, so a fault is injected once.
+// injectOfHeaders injects the fault that the headers of a request name. A client may send them with each
+// request and each retry, so a fault is injected once.
 func (c *clientFaults) injectOfHeaders(header http.Header) error {
 	f := clientFault{Client: header.Get(clientHeader), Fault: header.Get(faultHeader)}
 	times := header.Get(timesHeader)
@@ -252,8 +252,7 @@ func (c *clientFaults) injectForAll(text string) error {
 	return nil
 }
 
-// ServeHTTP injects the fault that the headers of a request name, and passes the request to the
-// server.
+// ServeHTTP injects the fault that the headers of a request name, and passes the request to the server.
 func (c *clientFaults) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := c.injectOfHeaders(r.Header); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -143,8 +143,8 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	}
 }
 
-// logRequests writes a line for each response. It omits what may contain a key or a password: the
-// header, the query and the body.
+// logRequests writes a line for each response. It omits what may contain a key or a password: the header, the
+// query and the body.
 func logRequests(next http.Handler, w io.Writer) http.Handler {
 	logger := log.New(w, "", log.LstdFlags)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

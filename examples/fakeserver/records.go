@@ -33,8 +33,8 @@ func readRecords(name string) (msgpushtest.Records, error) {
 	return records, nil
 }
 
-// decodeRecords decodes records from JSON. A field that Records or a record does not have is an
-// error, since it is probably misspelled.
+// decodeRecords decodes records from JSON. A field that Records or a record does not have is an error, since
+// it is probably misspelled.
 func decodeRecords(r io.Reader) (records msgpushtest.Records, err error) {
 	if err := decodeStrictly(r, &records); err != nil {
 		return records, err
@@ -90,9 +90,8 @@ func describe(err error) error {
 	return errors.New(text)
 }
 
-// addRecords adds trigger records at the front of their list, which begins with the newest one, and
-// other records at the end of theirs. It returns an error, and adds none, if the records are then not
-// valid.
+// addRecords adds trigger records at the front of their list, which begins with the newest one, and other
+// records at the end of theirs. It returns an error, and adds none, if the records are then not valid.
 func addRecords(fake *msgpushtest.Server, added msgpushtest.Records) (err error) {
 	fake.Update(func(r *msgpushtest.Records) {
 		changed := *r
@@ -112,8 +111,8 @@ func addRecords(fake *msgpushtest.Server, added msgpushtest.Records) (err error)
 	return err
 }
 
-// insertRecords inserts a trigger record each interval until ctx ends. The records repeat the
-// first records of the server, or the sample records if it had none.
+// insertRecords inserts a trigger record each interval until ctx ends. The records repeat the first records
+// of the server, or the sample records if it had none.
 func insertRecords(ctx context.Context, fake *msgpushtest.Server, interval time.Duration) {
 	models := fake.Records().ForwardLogs
 	if len(models) == 0 {
@@ -134,9 +133,9 @@ func insertRecords(ctx context.Context, fake *msgpushtest.Server, interval time.
 	}
 }
 
-// nextRecord returns a copy of a record with a new id. Its time is the present or, if the list has a
-// record of the future, a second later than that one: to a program that follows the list, an earlier
-// record is not new.
+// nextRecord returns a copy of a record with a new id. Its time is the present or, if the list has a record
+// of the future, a second later than that one: to a program that follows the list, an earlier record is not
+// new.
 func nextRecord(list []msgpush.ForwardLog, next msgpush.ForwardLog, now time.Time) msgpush.ForwardLog {
 	next.ID = 0
 	for _, record := range list {

@@ -1,5 +1,5 @@
-// Quickstart prints an account of the message push service: a mail channel, the message rules, and
-// some trigger records. It reads them from a fake server in its own process.
+// Quickstart prints an account of the message push service: a mail channel, the message rules, and some
+// trigger records. It reads them from a fake server in its own process.
 package main
 
 import (

@@ -2,9 +2,9 @@ package main
 
 import "fmt"
 
-// colors are the colours of the match results, by the order of their codes. Further results share
-// the last one. Readers who are colour-blind can distinguish them: they are grey and colours of the
-// palette of Okabe and Ito.
+// colors are the colours of the match results, by the order of their codes. Further results share the last
+// one. Readers who are colour-blind can distinguish them: they are grey and colours of the palette of Okabe
+// and Ito.
 var colors = []string{"#888888", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9"}
 
 // The size of a chart and the area of its bars, in units of the viewBox of the page.

@@ -10,8 +10,8 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// madeUpRecords returns the sample rules of the fake server with trigger records of six weeks up to
-// now, newest first. There are fewer records at weekends, and many errors on one day.
+// madeUpRecords returns the sample rules of the fake server with trigger records of six weeks up to now,
+// newest first. There are fewer records at weekends, and many errors on one day.
 func madeUpRecords(now time.Time) msgpushtest.Records {
 	records := msgpushtest.SampleRecords()
 	random := rand.New(rand.NewPCG(1, 2)) // the same records each time

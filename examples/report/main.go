@@ -1,5 +1,5 @@
-// Report writes one HTML page with charts of the message rules and their trigger records. The page
-// loads nothing from elsewhere, so it can be opened offline and sent as a file.
+// Report writes one HTML page with charts of the message rules and their trigger records. The page loads
+// nothing from elsewhere, so it can be opened offline and sent as a file.
 package main
 
 import (
@@ -111,8 +111,8 @@ func run(ctx context.Context, set settings, now time.Time) error {
 	return nil
 }
 
-// newClient returns a client of the service at url. If url is empty, it starts a fake server with
-// made-up records, which the returned function closes.
+// newClient returns a client of the service at url. If url is empty, it starts a fake server with made-up
+// records, which the returned function closes.
 func newClient(
 	url, keyFile string,
 	plainHTTP bool,

@@ -14,8 +14,8 @@ import (
 // maxMessages is the number of error messages that the page shows.
 const maxMessages = 10
 
-// A report counts the trigger records of some days. It does not keep the records, so its size does
-// not grow with their number.
+// A report counts the trigger records of some days. It does not keep the records, so its size does not grow
+// with their number.
 type report struct {
 	Zone     *time.Location
 	Made     time.Time
@@ -82,8 +82,8 @@ func newReport(zone *time.Location, now time.Time, days int) *report {
 // pageSize saves requests: the default of the client is 20 records.
 const pageSize = 100
 
-// read reads all rules and all trigger records. The API document specifies no order of the
-// records, so read cannot stop at the first record that is too old.
+// read reads all rules and all trigger records. The API document specifies no order of the records, so read
+// cannot stop at the first record that is too old.
 func (r *report) read(ctx context.Context, client *msgpush.Client) error {
 	rules := client.ForwardRulePager()
 	rules.PageSize = pageSize

@@ -34,9 +34,9 @@ func newClient(c config, transport http.RoundTripper, m *metrics, logger *slog.L
 	return msgpush.NewClient(c.url, "", opts...)
 }
 
-// newTransport returns the transport of the client. With traced, it writes a span for each attempt
-// to w, with the operation of the call as its name; flush writes the remaining spans. Replace the
-// exporter by the exporter of your collector.
+// newTransport returns the transport of the client. With traced, it writes a span for each attempt to w, with
+// the operation of the call as its name; flush writes the remaining spans. Replace the exporter by the
+// exporter of your collector.
 func newTransport(traced bool, w io.Writer) (transport http.RoundTripper, flush func(), err error) {
 	base := msgpush.NewTransport()
 	if !traced {

@@ -21,9 +21,9 @@ const healthLimit = 10 * time.Minute
 // drainTimeout bounds the wait for requests in progress at the end.
 const drainTimeout = 10 * time.Second
 
-// newHandler returns the handler of /metrics, of /healthz for alerts, and of /livez for restarts: a
-// restart helps only if a step hangs, and not in an outage. Everybody may read the responses, so only
-// the log has the error.
+// newHandler returns the handler of /metrics, of /healthz for alerts, and of /livez for restarts: a restart
+// helps only if a step hangs, and not in an outage. Everybody may read the responses, so only the log has the
+// error.
 func newHandler(status func() follow.Status, metrics prometheus.Gatherer, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))

@@ -1,33 +1,31 @@
-// Service sends an alert for each new failure of an account, once. It is the template for a
-// production service that uses the client: copy it, and replace what differs in your environment.
+// Service sends an alert for each new failure of an account, once. It is the template for a production
+// service that uses the client: copy it, and replace what differs in your environment.
 //
-// Without arguments, it starts a fake server that adds a record every two seconds. Some of the
-// records are failures. It logs the alerts:
+// Without arguments, it starts a fake server that adds a record every two seconds. Some of the records are
+// failures. It logs the alerts:
 //
 //	go -C examples run ./service
 //
-// With a real service, it needs the URL and a file with an access key. The third flag names the
-// codes with which that service rejects an access key:
+// With a real service, it needs the URL and a file with an access key. The third flag names the codes with
+// which that service rejects an access key:
 //
 //	service -url https://push.example.com -key-file /run/secrets/access-key -rejected-code 401,403
 //
-// A failure is a trigger record that has an error message. A record that cannot be decoded causes an
-// alert too, since it may be a failure. Records that exist at the very first start cause no alert.
+// A failure is a trigger record that has an error message. A record that cannot be decoded causes an alert
+// too, since it may be a failure. Records that exist at the very first start cause no alert.
 //
-// The service stores the alerts in SQLite or, with -db postgres://USER@HOST/NAME, in PostgreSQL. The
-// position in the list is stored in the same transaction. So a restart neither stores an alert twice
-// nor misses one, even after kill -9. A database belongs to one account, and one process uses it at a
-// time.
+// The service stores the alerts in SQLite or, with -db postgres://USER@HOST/NAME, in PostgreSQL. The position
+// in the list is stored in the same transaction. So a restart neither stores an alert twice nor misses one,
+// even after kill -9. A database belongs to one account, and one process uses it at a time.
 //
-// With -webhook, an alert is a POST of the record as JSON; otherwise, it is a line of the log. It is
-// sent at least once: after a crash, an alert may be repeated. The header Idempotency-Key holds the
-// id of the record, by which the target can drop the repetition.
+// With -webhook, an alert is a POST of the record as JSON; otherwise, it is a line of the log. It is sent at
+// least once: after a crash, an alert may be repeated. The header Idempotency-Key holds the id of the record,
+// by which the target can drop the repetition.
 //
-// GET /healthz responds with 503 if, for ten minutes, requests or transactions have failed or one of
-// them has hung, or if the latest sweep missed records: send an alert. The log has the reason. GET /livez
-// responds with 503 only if a request or a transaction has hung: restart the service. GET /metrics has
-// the metrics for Prometheus. With -trace, each request to the message push service is traced on
-// standard output.
+// GET /healthz responds with 503 if, for ten minutes, requests or transactions have failed or one of them has
+// hung, or if the latest sweep missed records: send an alert. The log has the reason. GET /livez responds
+// with 503 only if a request or a transaction has hung: restart the service. GET /metrics has the metrics for
+// Prometheus. With -trace, each request to the message push service is traced on standard output.
 //
 // An interrupt or SIGTERM ends the service with status 0. A second one kills it.
 package main

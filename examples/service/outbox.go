@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The outbox holds the alerts that are not sent yet. A process claims an alert before it sends it, since two may run
-// during a deployment, and removes it afterwards. So it is sent at least once: if the process is killed between the
-// two, it is sent again when the claim has ended.
+// The outbox holds the alerts that are not sent yet. A process claims an alert before it sends it, since two
+// may run during a deployment, and removes it afterwards. So it is sent at least once: if the process is
+// killed between the two, it is sent again when the claim has ended.
 
 const (
 	selectDue = `
@@ -101,8 +101,8 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// sendDue sends the alerts that are due. It stops at a failure: so a target that is down gets one
-// request per sendInterval, and one alert that is never accepted does not block the others.
+// sendDue sends the alerts that are due. It stops at a failure: so a target that is down gets one request per
+// sendInterval, and one alert that is never accepted does not block the others.
 func (s *sender) sendDue(ctx context.Context) {
 	var alerts []alert
 	s.retry(ctx, "outbox not read", func() (err error) {
@@ -119,8 +119,8 @@ func (s *sender) sendDue(ctx context.Context) {
 // claimTime is longer than sending takes.
 const claimTime = 2 * webhookTimeout
 
-// sendOne claims an alert, sends it, and removes or postpones it. It reports whether the alert was sent, perhaps by
-// another process.
+// sendOne claims an alert, sends it, and removes or postpones it. It reports whether the alert was sent,
+// perhaps by another process.
 func (s *sender) sendOne(ctx context.Context, a alert) bool {
 	isClaimed := false
 	s.retry(ctx, "alert not claimed", func() (err error) {
@@ -142,8 +142,8 @@ func (s *sender) sendOne(ctx context.Context, a alert) bool {
 	return err == nil
 }
 
-// retry calls f until it returns nil or ctx ends, at least once. The wait between two calls grows from
-// a second to a minute.
+// retry calls f until it returns nil or ctx ends, at least once. The wait between two calls grows from a
+// second to a minute.
 func (s *sender) retry(ctx context.Context, message string, f func() error) {
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		err := f()

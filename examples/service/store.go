@@ -16,8 +16,8 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// The statements are the same for SQLite and PostgreSQL. The record of an alert is stored as JSON, so
-// that a new member needs no new column.
+// The statements are the same for SQLite and PostgreSQL. The record of an alert is stored as JSON, so that a
+// new member needs no new column.
 const (
 	createTables = `
 CREATE TABLE IF NOT EXISTS outbox (
@@ -38,8 +38,8 @@ INSERT INTO follow_position (id, position) VALUES (1, '') ON CONFLICT (id) DO NO
 INSERT INTO outbox (record_id, body, attempts, due) VALUES ($1, $2, 0, $3) ON CONFLICT (record_id) DO NOTHING`
 )
 
-// databaseTimeout bounds a transaction, so that a server that hangs cannot stop the service. A batch has
-// at most 500 records, and each alert is a round trip.
+// databaseTimeout bounds a transaction, so that a server that hangs cannot stop the service. A batch has at
+// most 500 records, and each alert is a round trip.
 const databaseTimeout = time.Minute
 
 // A store keeps the alerts to be sent, and the position from which following continues after a restart.
@@ -90,8 +90,8 @@ func (s *store) position(ctx context.Context) (position string, err error) {
 	return position, err
 }
 
-// add stores the alerts and the position of a batch in one transaction, unless the batch is stored already, or
-// another process follows the list.
+// add stores the alerts and the position of a batch in one transaction, unless the batch is stored already,
+// or another process follows the list.
 func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -134,8 +134,8 @@ func whyNotStored(ctx context.Context, tx *sql.Tx, position string) error {
 	return err
 }
 
-// newAlerts returns an alert for each failure of a batch, and for each record that cannot be decoded,
-// since it may be a failure.
+// newAlerts returns an alert for each failure of a batch, and for each record that cannot be decoded, since
+// it may be a failure.
 func newAlerts(batch follow.Batch[msgpush.ForwardLog]) (alerts []alert, err error) {
 	for _, r := range batch.Records {
 		if !isFailure(r) {
@@ -155,6 +155,5 @@ func newAlerts(batch follow.Batch[msgpush.ForwardLog]) (alerts []alert, err erro
 }
 
 // isFailure reports whether a record is worth an alert. The API document does not list the codes of
-// MatchResult, but a failed match has an error message. If you know the codes of your service, use
-// them.
+// MatchResult, but a failed match has an error message. If you know the codes of your service, use them.
 func isFailure(r msgpush.ForwardLog) bool { return r.ErrorMessage != "" }

@@ -26,7 +26,8 @@ func (c *Caller) attempt(s *state, req *http.Request) (*http.Response, error) {
 // beginAttempt counts an attempt, and forgets the response of the one before.
 func (s *state) beginAttempt() {
 	s.attempts++
-	s.mayBeProcessed, s.earlierMayBeProcessed = false, s.earlierMayBeProcessed || s.mayBeProcessed
+	s.earlierMayBeProcessed = s.earlierMayBeProcessed || s.mayBeProcessed
+	s.mayBeProcessed = false
 	s.start = time.Now()
 	s.resp, s.size = nil, 0
 }

@@ -48,8 +48,8 @@ func (c *Caller) readAll(resp *http.Response) (*wholeBody, error) {
 // A wholeBody is a body that has been read. Its bytes are valid until Close.
 type wholeBody struct {
 	bytes.Buffer
-	// isReusable allows another response to use the buffer after Close. It is false after an error,
-	// since the reader of the body may still write to the buffer.
+	// isReusable allows another response to use the buffer after Close. It is false after an error, since the
+	// reader of the body may still write to the buffer.
 	isReusable bool
 }
 

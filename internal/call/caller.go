@@ -1,6 +1,6 @@
-// Package call makes a call: a [retryablehttp.Client] calls prepare before each attempt (prepare.go), makes the
-// attempt (attempt.go), and asks checkRetry (retry.go) whether another one follows. The package knows no type of
-// package msgpush: a call returns a [Failure], from which that package makes its errors.
+// Package call makes a call: a [retryablehttp.Client] calls prepare before each attempt (prepare.go), makes
+// the attempt (attempt.go), and asks checkRetry (retry.go) whether another one follows. The package knows no
+// type of package msgpush: a call returns a [Failure], from which that package makes its errors.
 package call
 
 import (
@@ -50,8 +50,8 @@ type RetryPolicy struct {
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
 type Caller struct {
 	Config
-	// FixedKeys returns the key of a client without a key source. It is a function, since fmt and test
-	// libraries print unexported fields.
+	// FixedKeys returns the key of a client without a key source. It is a function, since fmt and test libraries
+	// print unexported fields.
 	FixedKeys func() redact.Keys
 
 	quota       *quota
@@ -100,8 +100,8 @@ type Result struct {
 	LeftOut *Failure // of a success; nil: nothing
 }
 
-// Do makes a call. An error means that no HTTP request can be made from the arguments. Its text may contain
-// a secret.
+// Do makes a call. An error means that no HTTP request can be made from the arguments. Its text may contain a
+// secret.
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
 	s := &state{spec: spec, keys: c.FixedKeys()}
 	err := c.do(ctx, s)

@@ -11,8 +11,8 @@ import (
 // ByteOrderMark may stand before the JSON of a body, in UTF-8. It is ignored.
 const ByteOrderMark = "\ufeff"
 
-// An errorEnvelope is the body of an error response. Some gateways write the text into the member
-// message or error.
+// An errorEnvelope is the body of an error response. Some gateways write the text into the member message or
+// error.
 type errorEnvelope struct {
 	Code, Msg, Message, Error, Data json.RawMessage
 }

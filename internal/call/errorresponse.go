@@ -51,8 +51,8 @@ func (c *Caller) classify(f *Failure) {
 	}
 }
 
-// hasRetryableStatus reports whether an HTTP status is worth a retry. With an error envelope, a 500
-// is the response of the service itself, and not of a gateway that does not reach it.
+// hasRetryableStatus reports whether an HTTP status is worth a retry. With an error envelope, a 500 is the
+// response of the service itself, and not of a gateway that does not reach it.
 func hasRetryableStatus(status int, isErrorEnvelope bool) bool {
 	isOfService := status == http.StatusInternalServerError && isErrorEnvelope
 	return httpspec.IsRetryable(status) && !isOfService
@@ -67,7 +67,8 @@ func (c *Caller) setWait(f *Failure) {
 	}
 }
 
-// hintAtRejectedKey adds a remark if the code of the envelope may mean a rejected key.
+// hintAtRejectedKey adds a remark for a code that many services use for a rejected key: the API document
+// shows none.
 func (f *Failure) hintAtRejectedKey() {
 	if f.Code == http.StatusUnauthorized || f.Code == http.StatusForbidden {
 		f.remark(fmt.Sprintf("if code %d means a rejected access key, pass it to WithRejectedKeyCodes", f.Code))

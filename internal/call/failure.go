@@ -60,8 +60,9 @@ const (
 
 func (f *Failure) remark(text string) { f.Remarks = append(f.Remarks, text) }
 
-// isRejection reports whether an error response means that the request was not processed. A 408 or a 409 may mean
-// that it was, perhaps because net/http had sent it before. Gateways use statuses above 451 for a client that has left.
+// isRejection reports whether an error response means that the request was not processed. A 408 or a 409 may
+// mean that it was, perhaps because net/http had sent it before. Gateways use statuses above 451 for a client
+// that has left.
 func (f *Failure) isRejection() bool {
 	mayBeProcessed := f.Status == http.StatusRequestTimeout || f.Status == http.StatusConflict
 	isRegistered := http.StatusBadRequest <= f.Status && f.Status <= http.StatusUnavailableForLegalReasons

@@ -6,8 +6,8 @@ import (
 )
 
 // newHeader returns the header of an attempt, with the cookies that http.Client has set. Attempts share
-// neither the map nor its values: a transport may still read the header of an attempt that has failed, and may
-// change the header of the current attempt.
+// neither the map nor its values: a transport may still read the header of an attempt that has failed, and
+// may change the header of the current attempt.
 func (c *Caller) newHeader(s *state, cookies http.Header) http.Header {
 	const json = "application/json"
 	values := []string{s.key, c.UserAgent, json, json} // one allocation for all values

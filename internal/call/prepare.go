@@ -8,12 +8,12 @@ import (
 	"example.com/msgpush/internal/httpspec"
 )
 
-// prepare gets the access key of the next attempt, waits for a slot of the rate limiter, and gets the key again. It
-// returns the final failure of the call if it must end before that attempt. The wait before a retry has ended
-// already, so that the call takes a slot no sooner than it needs it.
+// prepare gets the access key of the next attempt, waits for a slot of the rate limiter, and gets the key
+// again. It returns the final failure of the call if it must end before that attempt. The wait before a retry
+// has ended already, so that the call takes a slot no sooner than it needs it.
 //
-// It gets the key before the wait, so that a call whose key is being fetched takes no slot of the
-// limiter. It gets the key again after the wait, since the key may have been replaced meanwhile.
+// It gets the key before the wait, so that a call whose key is being fetched takes no slot of the limiter. It
+// gets the key again after the wait, since the key may have been replaced meanwhile.
 func (c *Caller) prepare(s *state) (final *Failure) {
 	if !s.hasNextKey {
 		final = c.nextKey(s)
@@ -30,9 +30,9 @@ func (c *Caller) prepare(s *state) (final *Failure) {
 
 // getSlot waits for a slot, gets the key again and, if that makes the slot stale, waits for another one.
 //
-// If getting the key takes long and returns another one, many calls may have waited for it, and would now send
-// at the same time. So the call waits for a second slot. It then sends the key that it has: getting
-// the key once more could take long again.
+// If getting the key takes long and returns another one, many calls may have waited for it, and would now
+// send at the same time. So the call waits for a second slot. It then sends the key that it has: getting the
+// key once more could take long again.
 func (c *Caller) getSlot(s *state) (final *Failure) {
 	if final := c.waitForSlot(s); final != nil {
 		return final
@@ -48,8 +48,8 @@ func (c *Caller) getSlot(s *state) (final *Failure) {
 	return nil
 }
 
-// staleAfter is the time after which a slot of the rate limiter is stale. A source that returns a
-// key in less time has not fetched it.
+// staleAfter is the time after which a slot of the rate limiter is stale. A source that returns a key in less
+// time has not fetched it.
 const staleAfter = 50 * time.Millisecond
 
 func (c *Caller) waitForSlot(s *state) (final *Failure) {
@@ -82,7 +82,7 @@ func (c *Caller) nextKey(s *state) (final *Failure) {
 		return s.ended(step)
 	case err != nil:
 		return s.stopped(step, errs.Hide(err.Error(), errors.Join(c.ErrNoAccessKey, err), nil))
-	case key == s.rejectedKey:
+	case key == s.rejectedKey: // s.last is set, since an attempt was rejected
 		s.last.remark("the key source has no other key")
 		return s.last
 	}

@@ -6,8 +6,8 @@ import (
 	"net/url"
 )
 
-// keepRedirect returns a redirect whose Location is malformed as a *redirectError. http.Client
-// parses the Location before it calls CheckRedirect, and would drop the response.
+// keepRedirect returns a redirect whose Location is malformed as a *redirectError. http.Client parses the
+// Location before it calls CheckRedirect, and would drop the response.
 func keepRedirect(req *http.Request, resp *http.Response) (*http.Response, error) {
 	if resp == nil || resp.StatusCode/100 != 3 {
 		return resp, nil

@@ -54,8 +54,8 @@ func (c *Caller) report(s *state, failure *Failure, duration time.Duration) {
 	})
 }
 
-// decide returns the final failure of the call after the failure f of an attempt, or nil if another
-// attempt follows.
+// decide returns the final failure of the call after the failure f of an attempt, or nil if another attempt
+// follows.
 func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 	hasEnded := s.endErr() != nil
 	if hasEnded && f.Kind == NoResponse {
@@ -85,8 +85,8 @@ func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 	return nil
 }
 
-// isRetryable reports whether the policy and the request allow a retry after the failure f. A remark
-// says why not, unless f or the number of attempts shows it.
+// isRetryable reports whether the policy and the request allow a retry after the failure f. A remark says why
+// not, unless f or the number of attempts shows it.
 func (c *Caller) isRetryable(s *state, f *Failure) bool {
 	if !f.Transient || s.counted() >= c.Retry.MaxAttempts {
 		return false
@@ -102,8 +102,8 @@ func (c *Caller) isRetryable(s *state, f *Failure) bool {
 	return true
 }
 
-// replaceKey gets the key that replaces the rejected one, for the next attempt. It returns the final failure of
-// the call if there is no other key. A request whose key was rejected counts as not processed.
+// replaceKey gets the key that replaces the rejected one, for the next attempt. It returns the final failure
+// of the call if there is no other key. A request whose key was rejected counts as not processed.
 func (c *Caller) replaceKey(s *state) (final *Failure) {
 	s.rejectedKey, s.mayBeProcessed = s.key, false
 	final = c.nextKey(s)

@@ -12,7 +12,7 @@ import (
 type state struct {
 	ctx        context.Context // of the requests
 	deadline   time.Time       // by the timeout of the call; zero: none
-	timeoutErr error           // of the call at its deadline
+	timeoutErr error           // of the call, if it ends at its deadline; nil: no deadline
 
 	spec  Spec
 	query string      // of the request, which may contain secrets
@@ -45,8 +45,7 @@ func OperationFromContext(ctx context.Context) string {
 	return operation
 }
 
-// counted returns the number of attempts as MaxAttempts counts them: replacing the key allows one
-// more.
+// counted returns the number of attempts as MaxAttempts counts them: replacing the key allows one more.
 func (s *state) counted() int {
 	if s.hasReplacedKey() {
 		return s.attempts - 1
@@ -54,8 +53,7 @@ func (s *state) counted() int {
 	return s.attempts
 }
 
-// hasReplacedKey reports whether the source was asked to replace a rejected key. That happens once in a
-// call.
+// hasReplacedKey reports whether the source was asked to replace a rejected key. That happens once in a call.
 func (s *state) hasReplacedKey() bool { return s.rejectedKey != "" }
 
 // progress returns the facts of the call so far.
@@ -68,5 +66,5 @@ func (s *state) progress() Progress {
 	}
 }
 
-// notProcessed reports whether the service has processed no attempt so far.
+// notProcessed reports whether the service has certainly processed no attempt so far.
 func (s *state) notProcessed() bool { return !s.mayBeProcessed && !s.earlierMayBeProcessed }

@@ -38,8 +38,8 @@ func (s *state) stopped(step string, err error) *Failure {
 // ended returns the final failure of a call that must end during a step; see endErr. The step may be empty.
 func (s *state) ended(step string) *Failure { return s.stopped(step, s.endErr()) }
 
-// interrupted returns the final failure of a call whose context ended during an attempt with the
-// failure f. Previous is f, such as a failed dial, unless f only says that the context has ended.
+// interrupted returns the final failure of a call whose context ended during an attempt with the failure f.
+// Previous is f, such as a failed dial, unless f only says that the context has ended.
 func (s *state) interrupted(f *Failure) *Failure {
 	err := errs.OfContext(s.ctx)
 	if err == nil { // the timeout of the call has ended it

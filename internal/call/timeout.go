@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// begin sets the context and the deadline of a call. The returned function stops the timer of the context. Only
-// a limiter and a key source need that timer, since they may block: each attempt has another timer.
+// begin sets the context and the deadline of a call. The returned function stops the timer of the context.
+// Only a limiter and a key source need that timer, since they may block: each attempt has another timer.
 func (c *Caller) begin(ctx context.Context, s *state) (end context.CancelFunc) {
 	s.ctx = context.WithValue(ctx, operationKey{}, s.spec.Operation)
 	if c.Timeout == 0 {
@@ -24,7 +24,8 @@ func (c *Caller) begin(ctx context.Context, s *state) (end context.CancelFunc) {
 
 func (s *state) hasTimeout() bool { return !s.deadline.IsZero() }
 
-// timeLeft returns the time until the timeout of the call or the deadline of the caller, whichever is earlier.
+// timeLeft returns the time until the timeout of the call or the deadline of the caller, whichever is
+// earlier.
 func (s *state) timeLeft() time.Duration {
 	left := time.Duration(math.MaxInt64)
 	if deadline, hasDeadline := s.ctx.Deadline(); hasDeadline {
@@ -36,8 +37,8 @@ func (s *state) timeLeft() time.Duration {
 	return max(0, left)
 }
 
-// attemptContext returns the context of an attempt. It ends after the timeout of the attempt, or at the end of
-// the call. It needs no timer if the context of the call ends before.
+// attemptContext returns the context of an attempt. It ends after the timeout of the attempt, or at the end
+// of the call. It needs no timer if the context of the call ends before.
 func (c *Caller) attemptContext(s *state) (context.Context, context.CancelFunc) {
 	deadline, cause := time.Now().Add(c.AttemptTimeout), c.attemptTimeoutErr
 	if s.hasTimeout() && s.deadline.Before(deadline) {
@@ -53,8 +54,8 @@ func (c *Caller) attemptContext(s *state) (context.Context, context.CancelFunc) 
 // attemptErr returns the error of an attempt that failed with err. A timeout replaces err, since not every
 // transport returns the cause of a context.
 func (c *Caller) attemptErr(ctx context.Context, s *state, err error) error {
-	// A deadline of the caller counts, too: it often ends before the timeout of an attempt. Its cause may be
-	// any error.
+	// A deadline of the caller counts, too: it often ends before the timeout of an attempt. Its cause may be any
+	// error.
 	if s.resp == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		c.hasTimedOut.Store(true)
 	}

@@ -1,5 +1,5 @@
-// Package errs makes errors that hide the text of their cause, and errors of contexts that have
-// ended. It knows no error type of package msgpush.
+// Package errs makes errors that hide the text of their cause, and errors of contexts that have ended. It
+// knows no error type of package msgpush.
 package errs
 
 import (
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A hidden error replaces the text of its cause, which may contain a secret. Its fields are not
-// exported, since encoding/json would write them.
+// A hidden error replaces the text of its cause, which may contain a secret. Its fields are not exported,
+// since encoding/json would write them.
 type hidden struct {
 	text       string
 	cause      error
@@ -28,8 +28,8 @@ func (e *hidden) Error() string { return e.text }
 // Format formats the text like a string, so that %d and %#v do not print the cause.
 func (e *hidden) Format(f fmt.State, verb rune) { Format(f, verb, e.text) }
 
-// Is reports whether the cause matches target. There is no method Unwrap, which would let
-// [errors.Is] and [errors.As] find excluded targets.
+// Is reports whether the cause matches target. There is no method Unwrap, which would let [errors.Is] and
+// [errors.As] find excluded targets.
 func (e *hidden) Is(target error) bool { return !e.excludes(target) && errors.Is(e.cause, target) }
 
 // As finds the error types of the cause, unless they are excluded.
@@ -42,9 +42,9 @@ func Format(f fmt.State, verb rune, text string) {
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
-// OfContext returns the error of a context that has ended, and nil otherwise. A context whose
-// deadline has passed has ended, although its Err may still be nil: dialing observes the deadline
-// itself, and may fail before the timer of the context fires.
+// OfContext returns the error of a context that has ended, and nil otherwise. A context whose deadline has
+// passed has ended, although its Err may still be nil: dialing observes the deadline itself, and may fail
+// before the timer of the context fires.
 func OfContext(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -62,8 +62,8 @@ func New(config Config) *Cache { return &Cache{Config: config, state: new(state)
 // A pendingFetch is a call of fetch, for which several callers may wait.
 //
 // It is the current one from its start until it returns, exceeds its timeout, or Set is called. Meanwhile, no
-// other fetch starts. A fetch may ignore its context and return later. Then its key is stored, unless there is
-// a newer one, and nothing else happens.
+// other fetch starts. A fetch may ignore its context and return later. Then its key is stored, unless there
+// is a newer one, and nothing else happens.
 type pendingFetch struct {
 	number   int           // 1 for the first fetch
 	replaced string        // the key that was reported as rejected; empty: none
@@ -252,8 +252,8 @@ func (c *Cache) leave(f *pendingFetch) bool {
 	return true
 }
 
-// report passes an error to OnError, and returns it for the callers, both without keys in its text. A panic stays
-// one.
+// report passes an error to OnError, and returns it for the callers, both without keys in its text. A panic
+// stays one.
 func (c *Cache) report(err error, key string) error {
 	var keys redact.Keys
 	keys.Add(key)

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// memberType returns the type of the value of a member of type t: of the field of a struct, or of the
-// element of a map. It returns nil if any value is left unchanged. t may be nil.
+// memberType returns the type of the value of a member of type t: of the field of a struct, or of the element
+// of a map. It returns nil if any value is left unchanged. t may be nil.
 func memberType(t reflect.Type, member []byte) reflect.Type {
 	switch {
 	case t == nil:
@@ -23,8 +23,8 @@ func memberType(t reflect.Type, member []byte) reflect.Type {
 	}
 }
 
-// fields are the types of the fields of a struct by the names of their members. The type is nil for a
-// field with the option "string".
+// fields are the types of the fields of a struct by the names of their members. The type is nil for a field
+// with the option "string".
 type fields map[string]reflect.Type
 
 // find compares names like encoding/json: first exactly, then in any letter case.
@@ -84,8 +84,8 @@ func recordOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// KnownPath returns the beginning of a path of encoding/json, such as "data.list.name", that names fields of structs in
-// a value of type t. The rest may be keys of maps. It leaves out the names of embedded structs.
+// KnownPath returns the beginning of a path of encoding/json, such as "data.list.name", that names fields of
+// structs in a value of type t. The rest may be keys of maps. It leaves out the names of embedded structs.
 func KnownPath(t reflect.Type, path string) string {
 	var known []string
 	for name := range strings.SplitSeq(path, ".") {

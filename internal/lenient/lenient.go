@@ -1,5 +1,5 @@
-// Package lenient converts scalars of valid JSON that have another type than their field. It knows
-// nothing of responses.
+// Package lenient converts scalars of valid JSON that have another type than their field. It knows nothing of
+// responses.
 package lenient
 
 import (
@@ -41,8 +41,8 @@ type scanner struct {
 	inRecord bool         // the value is in a record, where integers may be booleans
 }
 
-// value walks through the value of a member, an element or the whole JSON. declared is its type, or nil
-// if nothing in it changes. The depth is limited, since the JSON is valid for encoding/json.
+// value walks through the value of a member, an element or the whole JSON. declared is its type, or nil if
+// nothing in it changes. The depth is limited, since the JSON is valid for encoding/json.
 func (s *scanner) value(declared reflect.Type) {
 	t := s.target(declared)
 	isRecord := t != nil && t == s.record && !s.inRecord
@@ -68,7 +68,8 @@ func (s *scanner) value(declared reflect.Type) {
 	s.skipSpace()
 }
 
-// target returns the type of a field without its pointers, or nil for a type that decodes itself: its values stay.
+// target returns the type of a field without its pointers, or nil for a type that decodes itself: its values
+// stay.
 func (s *scanner) target(declared reflect.Type) reflect.Type {
 	t := pointedTo(declared)
 	isOpaque := t != nil && t != s.text && decodesItself(t)
@@ -109,8 +110,7 @@ func (s *scanner) convert(value []byte, t reflect.Type) []byte {
 	return nil
 }
 
-// isInteger reports whether a kind is one of the integers, which package reflect lists from Int to
-// Uint64.
+// isInteger reports whether a kind is one of the integers, which package reflect lists from Int to Uint64.
 func isInteger(kind reflect.Kind) bool { return reflect.Int <= kind && kind <= reflect.Uint64 }
 
 func (s *scanner) convertToInteger(value []byte) []byte {
@@ -214,8 +214,8 @@ func unquote(token []byte) []byte {
 	return []byte(text)
 }
 
-// Integer returns the integer that a JSON number, or a JSON string with a number, denotes, such as 7,
-// 7.0, 1.5e3 or "7". An integer is returned unchanged, as a part of token. For another value, Integer returns nil.
+// Integer returns the integer that a JSON number, or a JSON string with a number, denotes, such as 7, 7.0,
+// 1.5e3 or "7". An integer is returned unchanged, as a part of token. For another value, Integer returns nil.
 func Integer(token []byte) []byte {
 	if len(token) > 0 && token[0] == '"' {
 		token = unquote(token)

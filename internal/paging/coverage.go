@@ -8,7 +8,8 @@ type coverage struct {
 	ahead struct{ from, to int64 }
 }
 
-// add marks the offsets of a page as covered. Of the pages behind a gap, the latest is kept until the gap is filled.
+// add marks the offsets of a page as covered. Of the pages behind a gap, the latest is kept until the gap is
+// filled.
 func (c *coverage) add(from, to int64) {
 	if from > c.below {
 		c.ahead.from, c.ahead.to = from, to
@@ -20,8 +21,8 @@ func (c *coverage) add(from, to int64) {
 	}
 }
 
-// inserted shortens the page ahead after d records were inserted, at unknown places: the record that is at the
-// offset x now was at an offset from x-d to x.
+// inserted shortens the page ahead after d records were inserted, at unknown places: the record that is at
+// the offset x now was at an offset from x-d to x.
 func (c *coverage) inserted(d int64) { c.ahead.from += d }
 
 // deleted shortens the page ahead after d records were deleted, at unknown places: the record that is at the

@@ -10,28 +10,28 @@ package paging
 //
 // Page n holds the records at the offsets from (n-1)·S up to, but not including, n·S, where S is the page
 // size. The list changes between responses, so its records move to other offsets. An offset is covered if the
-// record that is there now has come, or was inserted after the page with its offset was read. This assumes that
-// the service keeps the order of the records.
+// record that is there now has come, or was inserted after the page with its offset was read. This assumes
+// that the service keeps the order of the records.
 //
 // # Rules
 //
-//   - Next page. The next page is the first one that is not completely covered. If the total falls by
-//     d, the last d covered offsets are no longer covered, so the iteration steps back.
-//   - End. A pass ends if the total and the number of pages promise no further page, and the latest
-//     page is not full or has no new record. Without these numbers, it ends at a page without a new
-//     record.
-//   - No such page. If the service responds that a promised page does not exist, page 1 is the next page: its total
-//     shows whether the page has vanished. If it is promised even then, it is requested once more. If it does
-//     not exist again, and is the last one, the pass ends, and records may be missing. Behind the promised pages,
-//     such a response is the end. If records came from behind the total, the page is requested once more before.
-//   - Missing. Records are missing if fewer came than the list had at the beginning of the pass. Then
-//     a second pass reads the list with half the page size, until as many came as the list has or, if the last page
-//     did not exist, to the end. Records that are missing at its end are an error.
-//   - Limit. A pass ends if, since the last new record, three pages began behind all delivered records.
-//     A page is mostly new if at least half of its records are new. Let p be the number of pages that are
-//     mostly new, and L be 100 + 2·p. After L other pages, a pass no longer steps back, and the iteration ends with
-//     an error: the numbers of the service contradict each other, or the list changes too fast. After
-//     2·L other pages, the pass ends.
+//   - Next page. The next page is the first one that is not completely covered. If the total falls by d, the
+//     last d covered offsets are no longer covered, so the iteration steps back.
+//   - End. A pass ends if the total and the number of pages promise no further page, and the latest page is
+//     not full or has no new record. Without these numbers, it ends at a page without a new record.
+//   - No such page. If the service responds that a promised page does not exist, page 1 is the next page: its
+//     total shows whether the page has vanished. If it is promised even then, it is requested once more. If
+//     it does not exist again, and is the last one, the pass ends, and records may be missing. Behind the
+//     promised pages, such a response is the end. If records came from behind the total, the page is
+//     requested once more before.
+//   - Missing. Records are missing if fewer came than the list had at the beginning of the pass. Then a
+//     second pass reads the list with half the page size, until as many came as the list has or, if the last
+//     page did not exist, to the end. Records that are missing at its end are an error.
+//   - Limit. A pass ends if, since the last new record, three pages began behind all delivered records. A
+//     page is mostly new if at least half of its records are new. Let p be the number of pages that are
+//     mostly new, and L be 100 + 2·p. After L other pages, a pass no longer steps back, and the iteration
+//     ends with an error: the numbers of the service contradict each other, or the list changes too fast.
+//     After 2·L other pages, the pass ends.
 //
 // Without ids, the iteration does not step back, requests no page behind the promised ones, and makes one
 // pass.
@@ -129,9 +129,9 @@ func (cur *cursor) advance(p pageInfo) int64 {
 	return next
 }
 
-// updateSize takes the length of a page. If the first page has all reported records, or if none are reported,
-// it may be the short last page: then S is the page size that was requested and reported. Otherwise, a short
-// first page shows that the service caps the page size.
+// updateSize takes the length of a page. Some services cap the page size: their first page is shorter than
+// requested, although other records follow. If none follow, the first page is also the last one, which may be
+// short: then S is the page size that was requested, or a smaller one that the service reports.
 func (cur *cursor) updateSize(p pageInfo) {
 	nominal := min(cur.requested, maxPages) // so that no offset overflows
 	if p.pageSize > 0 {
@@ -191,8 +191,8 @@ func (cur *cursor) move(change int64) {
 	}
 }
 
-// estimate returns the length of the list if each reported page is full. It is unknown by an empty page, which may be
-// the only one of an empty list.
+// estimate returns the length of the list if each reported page is full. It is unknown by an empty page,
+// which may be the only one of an empty list.
 func (cur *cursor) estimate(p pageInfo) int64 {
 	if p.records == 0 && p.pages <= 1 {
 		return unknown

@@ -24,7 +24,8 @@ type Iteration[T, O any] struct {
 	depth    int                  // how many pages to prefetch now: one more after each page, 0 after Close
 }
 
-// maxProblems is the number of errors of pages that an iteration keeps: each page of a long list may have one.
+// maxProblems is the number of errors of pages that an iteration keeps: each page of a long list may have
+// one.
 const maxProblems = 10
 
 // New returns an iteration that prefetches up to a number of pages. pageSize is positive, and prefetch is not
@@ -48,8 +49,8 @@ func (it *Iteration[T, O]) More() bool { return it.nextPage != noPage }
 // Came returns the number of records that Next has returned, plus the records that were left out.
 func (it *Iteration[T, O]) Came() int64 { return it.cursor.came.records() }
 
-// Err returns the errors that came with pages, or nil. After the last page, if records are missing, it also returns an
-// error that wraps inconsistentList.
+// Err returns the errors that came with pages, or nil. After the last page, if records are missing, it also
+// returns an error that wraps inconsistentList.
 func (it *Iteration[T, O]) Err(inconsistentList error) error {
 	problems := slices.Clone(it.problems)
 	if it.cursor.isIncomplete() && !it.More() {
@@ -76,8 +77,8 @@ func (it *Iteration[T, O]) missingErr(inconsistentList error) error {
 	return AtPage(it.cursor.came.firstShort, err)
 }
 
-// Next requests a page and returns it. With ids, the page keeps only records that no earlier page had. An error names
-// the page that failed. After it, Next requests the same page again.
+// Next requests a page and returns it. With ids, the page keeps only records that no earlier page had. An
+// error names the page that failed. After it, Next requests the same page again.
 func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	page, err := it.fetchNext(ctx)
 	number := it.nextPage
@@ -98,8 +99,8 @@ func (it *Iteration[T, O]) Next(ctx context.Context) (*Response[T, O], error) {
 	return page, nil
 }
 
-// fetchNext returns the response for the next page. If the first page of the second pass fails, it is requested with
-// the old page size: a service may accept only certain ones.
+// fetchNext returns the response for the next page. If the first page of the second pass fails, it is
+// requested with the old page size: a service may accept only certain ones.
 func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], error) {
 	page, err := it.response(ctx)
 	beginsSecondPass := it.cursor.isSecond && it.cursor.size == 0
@@ -140,8 +141,8 @@ func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*
 	return it.emptyPage(noSuchPage, isPromised), nil
 }
 
-// page1Instead requests page 1 in place of the next page. An error response shows no total, but page 1 does: if the
-// total has fallen, records have moved, and the iteration steps back.
+// page1Instead requests page 1 in place of the next page. An error response shows no total, but page 1 does:
+// if the total has fallen, records have moved, and the iteration steps back.
 func (it *Iteration[T, O]) page1Instead(ctx context.Context) (*Response[T, O], error) {
 	it.cursor.limit.otherPages++
 	it.Close() // the prefetched pages are behind the next one
@@ -149,8 +150,8 @@ func (it *Iteration[T, O]) page1Instead(ctx context.Context) (*Response[T, O], e
 	return it.request(ctx)
 }
 
-// pageOnceMore requests the next page again. It may exist, since the total is too low: the service may have failed for
-// a moment.
+// pageOnceMore requests the next page again. It may exist, since the total is too low: the service may have
+// failed for a moment.
 func (it *Iteration[T, O]) pageOnceMore(ctx context.Context, isPromised bool) (*Response[T, O], error) {
 	it.cursor.limit.otherPages++
 	page, err := it.request(ctx)

@@ -83,8 +83,8 @@ func (it *Iteration[T, O]) begin(ctx context.Context, number int64) *pendingPage
 	return p
 }
 
-// Close drops the prefetched pages: it cancels all prefetches and waits for them, even if one of them panicked, and
-// re-raises the panic of the first such page.
+// Close drops the prefetched pages: it cancels all prefetches and waits for them, even if one of them
+// panicked, and re-raises the panic of the first such page.
 func (it *Iteration[T, O]) Close() {
 	for _, p := range it.pending {
 		p.cancel()

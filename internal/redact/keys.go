@@ -63,8 +63,8 @@ func formsOfAll(keys []string) (forms []string) {
 	return slices.Compact(forms)
 }
 
-// formsOf returns the forms in which a key comes back: unchanged, in a JSON string, in a Go string, in HTML, and in a
-// URL.
+// formsOf returns the forms in which a key comes back: unchanged, in a JSON string, in a Go string, in HTML,
+// and in a URL.
 func formsOf(key string) []string {
 	var encoded bytes.Buffer
 	encoder := json.NewEncoder(&encoded)

@@ -11,8 +11,7 @@ import (
 	"example.com/msgpush/internal/httpspec"
 )
 
-// DialFailed reports whether err means that a connection could not be opened, to the service or to
-// a proxy.
+// DialFailed reports whether err means that a connection could not be opened, to the service or to a proxy.
 func DialFailed(err error) bool {
 	if wraps[*proxyError](err) {
 		return true
@@ -21,9 +20,9 @@ func DialFailed(err error) bool {
 	return ok && slices.Contains([]string{"dial", "proxyconnect", "socks connect"}, opErr.Op)
 }
 
-// IsPermanent reports whether a request that failed with err, without a complete response, would
-// fail again; see msgpush.RetryPolicy. An unknown host is not permanent: in a cluster, a name has no address for
-// seconds while its service is deployed.
+// IsPermanent reports whether a request that failed with err, without a complete response, would fail again;
+// see msgpush.RetryPolicy. An unknown host is not permanent: in a cluster, a name has no address for seconds
+// while its service is deployed.
 func IsPermanent(err error) bool {
 	if proxyErr, ok := errors.AsType[*proxyError](err); ok {
 		return proxyErr.status/100 != 5 && !httpspec.IsRetryable(proxyErr.status)
@@ -44,8 +43,8 @@ var permanentTypes = []func(error) bool{
 	wraps[x509.CertificateInvalidError],
 }
 
-// isSchemeMismatch reports whether err is the error for an HTTP response to an HTTPS request.
-// Unless a transport wraps it, http.Client replaces it by [http.ErrSchemeMismatch].
+// isSchemeMismatch reports whether err is the error for an HTTP response to an HTTPS request. Unless a
+// transport wraps it, http.Client replaces it by [http.ErrSchemeMismatch].
 func isSchemeMismatch(err error) bool {
 	recordErr, ok := errors.AsType[tls.RecordHeaderError](err)
 	return ok && string(recordErr.RecordHeader[:]) == "HTTP/" || errors.Is(err, http.ErrSchemeMismatch)

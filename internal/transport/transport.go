@@ -1,5 +1,5 @@
-// Package transport has the default transport, and the failures that a retry cannot change. It knows
-// neither access keys nor the meaning of a response.
+// Package transport has the default transport, and the failures that a retry cannot change. It knows neither
+// access keys nor the meaning of a response.
 package transport
 
 import (

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A CutConn is a connection that breaks after some bytes. Later writes are lost, and reading
-// returns [io.EOF], as if the peer or a gateway had closed it.
+// A CutConn is a connection that breaks after some bytes. Later writes are lost, and reading returns
+// [io.EOF], as if the peer or a gateway had closed it.
 type CutConn struct {
 	net.Conn
 	toRead, toWrite int64 // bytes left

@@ -1,5 +1,5 @@
-// Package faults lists faults of network connections and the error that each must cause, for the
-// tests of this module and of the modules in its directory.
+// Package faults lists faults of network connections and the error that each must cause, for the tests of
+// this module and of the modules in its directory.
 package faults
 
 import (
@@ -14,15 +14,15 @@ import (
 	"example.com/msgpush/internal/tests/errno"
 )
 
-// Limit is the number of bytes to which a client must limit bodies and headers. By default, an
-// endless header of [Network] would take 10 MiB.
+// Limit is the number of bytes to which a client must limit bodies and headers. By default, an endless header
+// of [Network] would take 10 MiB.
 const Limit = 64 << 10
 
 // A Fault is the behavior of a service on a connection instead of a correct response.
 type Fault struct {
 	Name string
-	// Serve uses a connection from which the request has been read. It returns when the connection
-	// must be closed.
+	// Serve uses a connection from which the request has been read. It returns when the connection must be
+	// closed.
 	Serve func(net.Conn)
 	// Want is the error of a call whose requests all meet the fault.
 	Want Failure
@@ -48,8 +48,8 @@ type Failure struct {
 	Text      string // part of the error text
 }
 
-// Check returns an error unless err has the kind, the wrapped error and the text of f. It does not
-// check Transient and NotSent.
+// Check returns an error unless err has the kind, the wrapped error and the text of f. It does not check
+// Transient and NotSent.
 func (f Failure) Check(err error) error {
 	switch {
 	case err == nil:
@@ -64,8 +64,8 @@ func (f Failure) Check(err error) error {
 	return nil
 }
 
-// Network returns faults of connections and malformed responses. Some contain key, which no error
-// text may show.
+// Network returns faults of connections and malformed responses. Some contain key, which no error text may
+// show.
 func Network(key string) []Fault {
 	lost := func(is error) Failure { return Failure{Kind: "RequestError", Transient: true, Is: is} }
 	broken := func(text string) Failure { return Failure{Kind: "RequestError", Transient: true, Text: text} }
@@ -254,8 +254,7 @@ func Network(key string) []Fault {
 	}
 }
 
-// OK and OK10 begin a response. The header of OK is not complete. The body of OK10 ends with the
-// connection.
+// OK and OK10 begin a response. The header of OK is not complete. The body of OK10 ends with the connection.
 const (
 	OK   = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 	OK10 = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
@@ -282,8 +281,7 @@ func reset(text string) func(net.Conn) {
 	}
 }
 
-// flood returns a function that sends text and then repeats more until the client closes the
-// connection.
+// flood returns a function that sends text and then repeats more until the client closes the connection.
 func flood(text, more string) func(net.Conn) {
 	return func(c net.Conn) {
 		_, err := io.WriteString(c, text)

@@ -1,6 +1,5 @@
-// Package testcalls derives a call of every specified operation from [msgpush.Operations], so that
-// the tests of this module, and of the modules in its directory, include each operation. It knows
-// no operation by name.
+// Package testcalls derives a call of every specified operation from [msgpush.Operations], so that the tests
+// of this module, and of the modules in its directory, include each operation. It knows no operation by name.
 package testcalls
 
 import (
@@ -19,27 +18,26 @@ import (
 	"example.com/msgpush/msgpushtest"
 )
 
-// A Call holds the methods of one operation behind the same types for all operations, so that a
-// test can loop over them.
+// A Call holds the methods of one operation behind the same types for all operations, so that a test can loop
+// over them.
 type Call struct {
 	// Operation is the name of the operation, as msgpush.Operation.String returns it.
 	Operation string
-	// Do calls the operation with arguments that the fake server accepts with its sample records.
-	// Of a list, it returns the first page.
+	// Do calls the operation with arguments that the fake server accepts with its sample records. Of a list, it
+	// returns the first page.
 	Do func(context.Context, *msgpush.Client) (any, error)
 	// Data is the type that a success returns a pointer to, such as msgpush.MailChannel, or nil.
 	Data reflect.Type
-	// Body is the type of the struct that describes the request, such as msgpush.PageRequest, or
-	// nil.
+	// Body is the type of the struct that describes the request, such as msgpush.PageRequest, or nil.
 	Body reflect.Type
-	// List requests a page of a list. Pages iterates over it, with a page size, and prefetches. They
-	// are nil for other operations.
+	// List requests a page of a list. Pages iterates over it, with a page size, and prefetches. They are nil for
+	// other operations.
 	List  func(context.Context, *msgpush.Client, msgpush.PageRequest) (any, error)
 	Pages func(_ context.Context, _ *msgpush.Client, pageSize, prefetch int) iter.Seq2[any, error]
 }
 
-// All returns one Call for each specified operation. An operation without the method of its name,
-// or a list without a method that returns its Pager, is left out: the tests of Operations name it.
+// All returns one Call for each specified operation. An operation without the method of its name, or a list
+// without a method that returns its Pager, is left out: the tests of Operations name it.
 func All() []Call {
 	var all []Call
 	for _, op := range msgpush.Operations() {
@@ -114,8 +112,8 @@ func Of(op msgpush.Operation) (Call, error) {
 	return c, nil
 }
 
-// isCall reports whether a method has a context as its first argument, and returns an error,
-// perhaps after a pointer.
+// isCall reports whether a method has a context as its first argument, and returns an error, perhaps after a
+// pointer.
 func isCall(m reflect.Type) bool {
 	hasContext := m.NumIn() >= 2 && m.In(1) == contextType
 	results := m.NumOut()
@@ -156,9 +154,9 @@ func pagerOf(m reflect.Method, client *msgpush.Client) reflect.Value {
 	return pager
 }
 
-// checkPager returns an error if the Pager of a list lacks a field: without ID, it would read pages of a
-// test without end. Without Name, package follow would accept the position of another list, and without Created, it
-// would not see the order.
+// checkPager returns an error if the Pager of a list lacks a field: without ID, it would read pages of a test
+// without end. Without Name, package follow would accept the position of another list, and without Created,
+// it would not see the order.
 func checkPager(m reflect.Method) error {
 	pager := pagerOf(m, new(msgpush.Client))
 	id, created := pager.FieldByName("ID"), pager.FieldByName("Created")
@@ -205,9 +203,9 @@ func requestOf(typ reflect.Type, r msgpush.PageRequest) reflect.Value {
 	return v
 }
 
-// arguments returns the arguments of a method after its context. A string or an int64 is the id of
-// the sample record of the method, such as 101 for MailDetail. The request of a list is zero, and
-// other structs are filled.
+// arguments returns the arguments of a method after its context. A string or an int64 is the id of the sample
+// record of the method, such as 101 for MailDetail. The request of a list is zero, and other structs are
+// filled.
 func arguments(m reflect.Method) []reflect.Value {
 	sample := sampleRecord(m.Name)
 	var all []reflect.Value
@@ -226,8 +224,8 @@ func arguments(m reflect.Method) []reflect.Value {
 	return all
 }
 
-// fill sets the fields of a struct to the fields of a sample record, which may be invalid, or to
-// values that are not zero.
+// fill sets the fields of a struct to the fields of a sample record, which may be invalid, or to values that
+// are not zero.
 func fill(v, sample reflect.Value) {
 	for field, value := range v.Fields() {
 		if value.Kind() == reflect.Pointer {
@@ -253,8 +251,8 @@ func fill(v, sample reflect.Value) {
 	}
 }
 
-// sampleRecord returns the first sample record of the resource that begins the name of a method. It
-// is invalid if there is none.
+// sampleRecord returns the first sample record of the resource that begins the name of a method. It is
+// invalid if there is none.
 func sampleRecord(method string) reflect.Value {
 	for field, list := range reflect.ValueOf(msgpushtest.SampleRecords()).Fields() {
 		resource := strings.TrimSuffix(strings.TrimSuffix(field.Name, "s"), "Channel")
@@ -287,8 +285,8 @@ func (c Call) FilteredRequest() []byte {
 	return body
 }
 
-// IsIdempotent reports whether the client sends the request of a call again after a failure that
-// may be temporary.
+// IsIdempotent reports whether the client sends the request of a call again after a failure that may be
+// temporary.
 func (c Call) IsIdempotent() bool {
 	attempts := 0
 	c.send(2, func(*http.Request) { attempts++ })
