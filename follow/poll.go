@@ -139,8 +139,9 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if err != nil && n == required && r.isAboveKnown() {
 			return nil, err
 		}
-		isAboveKnown := r.known > 0 && !f.position.NewestLast && p.mayHaveInserted()
-		if err != nil || isAboveKnown {
+		mayBeAboveKnown := r.known > 0 && !f.position.NewestLast && p.mayHaveInserted()
+		isCut := err != nil || mayBeAboveKnown
+		if isCut {
 			r.ending = cut
 			return r, nil
 		}
