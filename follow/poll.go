@@ -113,25 +113,12 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		lastKnown:  -1,
 	}
 	for {
-		hasUnknown := r.add(p.items, p.total)
-		// A record moved to a page that was read before: it is unknown which of the known records stand above it.
-		hasMovedUp := hasUnknown && r.known > 0 && f.isReadAgain(p)
-		n := r.needOfNextPage(hasUnknown)
-		switch {
-		case hasMovedUp:
-			r.ending = cut
-			return r, nil
-		case f.isLast(p):
-			if f.showsEnd(p) {
-				r.ending = atEnd
-			}
-			return r, nil
-		case p.skips >= maxSkips:
-			r.ending = refused
-			return r, nil
-		case n == notNeeded, p.repeats >= maxRepeats:
+		r.add(p.items, p.total)
+		r.ending = f.endingAt(p, r)
+		if r.ending != goesOn {
 			return r, nil
 		}
+		n := r.needOfNextPage()
 		err := f.next(ctx, p, n)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
@@ -139,12 +126,34 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if err != nil && n == required && r.isAboveKnown() {
 			return nil, err
 		}
-		mayBeAboveKnown := r.known > 0 && !f.position.NewestLast && p.mayHaveInserted()
-		isCut := err != nil || mayBeAboveKnown
+		isCut := err != nil || f.mayBeAboveKnown(p, r)
 		if isCut {
 			r.ending = cut
 			return r, nil
 		}
 		r.hasGap = p.hasGap
 	}
+}
+
+// endingAt returns why a reading ends at a page, or goesOn.
+func (f *Follower[T]) endingAt(p *place[T], r *reading[T]) ending {
+	switch {
+	case r.hasUnknown && r.known > 0 && f.isReadAgain(p): // moved up: which known records stand above is unknown
+		return cut
+	case f.isLast(p) && f.showsEnd(p):
+		return atEnd
+	case f.isLast(p):
+		return enough
+	case p.skips >= maxSkips:
+		return refused
+	case p.repeats >= maxRepeats, r.needOfNextPage() == notNeeded:
+		return enough
+	}
+	return goesOn
+}
+
+// mayBeAboveKnown reports whether the page may have records that were inserted above the known ones. In their
+// new places, they would seem to stand below them.
+func (f *Follower[T]) mayBeAboveKnown(p *place[T], r *reading[T]) bool {
+	return r.known > 0 && !f.position.NewestLast && p.mayHaveInserted()
 }

@@ -32,9 +32,11 @@ type reading[T any] struct {
 	maxTotal   int64 // the highest one since the latest sweep, by the pages that may have new records
 	isSweep    bool  // it goes on until it has the depth of a sweep
 	ending     ending
-	hasGap     bool // records were skipped
+	hasGap     bool // records were skipped, and others were read behind them
 
-	seen    paging.IDSet
+	seen       paging.IDSet
+	hasUnknown bool // an unknown record is on the latest page
+
 	records int       // that were read
 	items   []item[T] // the records, the newest one first, except the dropped ones
 	dropped []stamp   // the newest 2 × Window records, if records were dropped: a later poll finds them again
@@ -51,15 +53,17 @@ type reading[T any] struct {
 type ending int
 
 const (
-	enough  ending = iota // the rules need no other page
+	goesOn  ending = iota // it has not ended
+	enough                // the rules need no other page
 	atEnd                 // the list has no other page
 	refused               // pages in a row failed, and were skipped: the service may refuse all deep pages
 	cut                   // a page failed, or the list changed too fast: the rest is left to the next poll
 )
 
-// add takes the records of a page and the total of its response, and reports whether a record is unknown.
-func (r *reading[T]) add(items []item[T], total int64) (hasUnknown bool) {
+// add takes the records of a page and the total of its response.
+func (r *reading[T]) add(items []item[T], total int64) {
 	mayHaveNew := r.known < r.window
+	r.hasUnknown = false
 	for _, it := range items {
 		if !r.seen.Add(it.id) {
 			continue // it moved to another page
@@ -71,7 +75,7 @@ func (r *reading[T]) add(items []item[T], total int64) (hasUnknown bool) {
 			r.countKnown()
 			continue
 		}
-		hasUnknown = true
+		r.hasUnknown = true
 		r.unknown++
 		if it.created != "" && it.created < r.position.Newest {
 			r.older++
@@ -81,10 +85,9 @@ func (r *reading[T]) add(items []item[T], total int64) (hasUnknown bool) {
 			r.dropNewerHalf()
 		}
 	}
-	if hasUnknown && mayHaveNew { // some may have been inserted after the first response
+	if r.hasUnknown && mayHaveNew { // some may have been inserted after the first response
 		r.maxTotal = max(r.maxTotal, total)
 	}
-	return hasUnknown
 }
 
 // countKnown counts the latest record, which is known.
@@ -140,13 +143,12 @@ func (r *reading[T]) endsSweep() bool {
 // mayLackKnown reports whether a page was skipped that may have known records, which must not be forgotten.
 func (r *reading[T]) mayLackKnown() bool { return r.hasGap && r.known > 0 }
 
-// needOfNextPage applies the rules of first starts, polls and sweeps. hasUnknown means that an unknown record
-// is on the latest page.
-func (r *reading[T]) needOfNextPage(hasUnknown bool) need {
+// needOfNextPage applies the rules of first starts, polls and sweeps.
+func (r *reading[T]) needOfNextPage() need {
 	if !r.position.started {
 		return r.needOfFirstStart()
 	}
-	mayHaveLate := hasUnknown && r.known < r.window
+	mayHaveLate := r.hasUnknown && r.known < r.window
 	switch {
 	case r.areKnownDeleted():
 		return notNeeded
