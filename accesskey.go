@@ -77,7 +77,8 @@ var ErrNoAccessKey = errors.New("msgpush: no access key")
 // The cache calls fetch when it has no valid key, and when the service rejects the key:
 //
 //   - Without a valid key, callers wait for fetch. An error of fetch ends these calls, and the next call
-//     starts fetch again. So fetch itself should retry transient failures.
+//     starts fetch again. So fetch itself should retry transient failures. After an error, fetch begins again
+//     at least 100 ms after it began.
 //   - After a rejection, fetch is called at most once in each MinInterval, and callers wait for it.
 //   - If fetch fails, returns the rejected key, or is not due yet, the call whose key was rejected returns
 //     the response with the rejection. Later calls send the key until it expires: the rejection may be an

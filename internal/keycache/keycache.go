@@ -44,6 +44,8 @@ type state struct {
 	expires      time.Time     // without a monotonic clock, which stops while the machine sleeps; zero: never
 	renewAfter   time.Time     // no renewal begins before this time
 	replaceAfter time.Time     // no fetch because of a rejection begins before this time
+	begun        time.Time     // when the latest fetch began
+	hasFailed    bool          // the latest fetch that has ended
 	current      *pendingFetch // nil: none
 	started      int           // number of fetches so far
 	running      int           // number of fetches that have not returned
@@ -52,6 +54,10 @@ type state struct {
 // renewalPause is the minimum time from a fetch to the next renewal of a valid key. Without it, each call
 // would begin a renewal while fetch fails.
 const renewalPause = time.Second
+
+// failurePause is the minimum time from the begin of a fetch that failed to the next one. Without it, a service
+// that makes a thousand calls a second would call a key service that is down as often.
+const failurePause = 100 * time.Millisecond
 
 // MaxRunning is the maximum number of fetches that have not returned: each of them has a goroutine.
 const MaxRunning = 10
@@ -172,9 +178,15 @@ func (c *Cache) start(ctx context.Context, replaced string) *pendingFetch {
 	stop := context.AfterFunc(ctx, func() { // fetch may ignore its context
 		c.end(f, "", c.timeoutError(ctx.Err()))
 	})
+	pause := time.Duration(0)
+	if c.hasFailed {
+		pause = max(0, time.Until(c.begun.Add(failurePause)))
+	}
+	c.begun = time.Now().Add(pause)
 	go func() {
 		defer cancel()
 		defer stop()
+		time.Sleep(pause)
 		c.run(ctx, f)
 	}()
 	return f
@@ -230,7 +242,7 @@ func (c *Cache) store(f *pendingFetch, key string, expires time.Time, err error)
 // end ends f as the current fetch, once: its timeout, its result and Set race. It reports an error, and
 // returns the outcome to the callers that wait for f.
 func (c *Cache) end(f *pendingFetch, key string, err error) {
-	if !c.leave(f) {
+	if !c.leave(f, err) {
 		return
 	}
 	f.key, f.err = key, err
@@ -241,13 +253,14 @@ func (c *Cache) end(f *pendingFetch, key string, err error) {
 }
 
 // leave makes f no longer the current fetch, and reports whether it was.
-func (c *Cache) leave(f *pendingFetch) bool {
+func (c *Cache) leave(f *pendingFetch, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current != f {
 		return false
 	}
 	c.current = nil
+	c.hasFailed = err != nil
 	c.renewAfter = time.Now().Add(renewalPause)
 	return true
 }

@@ -205,6 +205,23 @@ func TestFailedFetchFailsAllWaitingCallers(t *testing.T) {
 	})
 }
 
+// A service that makes many calls must not call a key service that is down as often.
+func TestFetchesThatFailBeginAtMostTenTimesASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{}
+		v.Err.Store(&errNoKey)
+		source := newCache(v.Fetch, keycache.Config{})
+		begin := time.Now()
+		for range 101 {
+			_, err := source.AccessKey(t.Context(), "")
+			assert.ErrorIs(t, err, errNoKey)
+		}
+		assert.Equal(t, 10*time.Second, time.Since(begin))
+		v.Err.Store(nil)
+		assertKey(t, source, "", "key-102", 100*time.Millisecond)
+	})
+}
+
 func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &fixtures.Vault{Delay: 10 * time.Second}
