@@ -55,8 +55,8 @@ type state struct {
 // would begin a renewal while fetch fails.
 const renewalPause = time.Second
 
-// failurePause is the minimum time from the begin of a fetch that failed to the next one. Without it, a service
-// that makes a thousand calls a second would call a key service that is down as often.
+// failurePause is the minimum time from the begin of a fetch that failed to the next one. Without it, a
+// service that makes a thousand calls a second would call a key service that is down as often.
 const failurePause = 100 * time.Millisecond
 
 // MaxRunning is the maximum number of fetches that have not returned: each of them has a goroutine.
