@@ -65,6 +65,7 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 //   - Any other error means that a page stopped the iteration. It wraps the error of Fetch, or the error of
 //     the context and its cause.
 //
+// A context that has ended stops the iteration at the next request: the records that have come are delivered.
 // docs/lists.md states which losses are noticed, each error, and the costs.
 func (p Pager[T]) All(ctx context.Context) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -142,8 +143,9 @@ func (p Pager[T]) check(ctx context.Context) error {
 // pointer to one converts to a pointer to the other.
 func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 	fetch := func(ctx context.Context, number, size int) (*paging.Response[T, OmittedRecord], error) {
-		if err := errs.OfContext(ctx); err != nil {
-			return nil, errs.Hide(err.Error(), errs.WithCause(ctx), isOwnError)
+		if errs.OfContext(ctx) != nil {
+			cause := errs.WithCause(ctx)
+			return nil, errs.Hide(cause.Error(), cause, isOwnError)
 		}
 		page, err := p.Fetch(ctx, PageRequest{Current: number, PageSize: size})
 		return (*paging.Response[T, OmittedRecord])(page), err

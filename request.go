@@ -24,7 +24,7 @@ type Request struct {
 	// Name is the operation in errors, logs and metrics, such as "TemplateList"; see [OperationFromContext]. The
 	// default is "Call". It should be a constant: metrics have a series for each name.
 	Name string
-	// Method is the HTTP method. It must not be HEAD, whose response has no envelope.
+	// Method is the HTTP method, in upper case. It must not be HEAD, whose response has no envelope.
 	Method string
 	// Path is added to the base URL. It begins with one slash and contains no query, no fragment, no invalid
 	// escape, and no control character, "." segment or ".." segment, even escaped. Escapes such as %2F are sent
@@ -51,11 +51,11 @@ type Request struct {
 func (r Request) check() error {
 	_, err := http.NewRequestWithContext(context.Background(), r.Method, "/", nil)
 	switch {
-	case err != nil || r.Method == "":
+	case err != nil || r.Method == "" || r.Method != strings.ToUpper(r.Method):
 		return errors.New("the method is not an HTTP method, such as GET or POST")
-	case strings.EqualFold(r.Method, http.MethodHead):
+	case r.Method == http.MethodHead:
 		return errors.New("the response to a HEAD has no body to decode: use GET")
-	case strings.EqualFold(r.Method, http.MethodGet) && r.Body != nil:
+	case r.Method == http.MethodGet && r.Body != nil:
 		return errors.New("a GET has no body: use Query")
 	case isRaw(r.Body):
 		return errors.New("the body is a []byte or an io.Reader, which is not sent unchanged: use json.RawMessage for JSON")

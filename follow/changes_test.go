@@ -102,6 +102,35 @@ func TestPageThatIsPushedDownEndsNoPoll(t *testing.T) {
 	})
 }
 
+func TestServiceThatIgnoresThePageNumberCostsFourRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.edit = func(_ int, p *page) { p.List, p.Total, p.Pages = numbers(s.list[0], s.list[0]-19), 0, 0 }
+		_, db := startOn(t, s)
+		s.prepend(1001)
+		wait(time.Hour)
+		before := s.count()
+		s.prepend(1002)
+		wait(20 * time.Second)
+		assert.Equal(t, []int64{1001, 1002}, db.stored())
+		assert.Less(t, s.count()-before, 7, "a poll of four requests, and one or two of one")
+	})
+}
+
+// The import has the records below 2001, and stands between the known ones 5001 and 5000.
+func TestImportOfThousandsOfOldRecordsIsDelivered(t *testing.T) {
+	for _, length := range []int64{100, 2000} {
+		inBubble(t, fmt.Sprintf("%d records", length), func(t *testing.T) {
+			s := &service{list: append(numbers(5010, 5000), numbers(4000, 3000)...)}
+			_, db := start(t, s.pager(20), follow.Options{Window: 20})
+			wait(time.Minute)
+			s.change(func(list []int64) []int64 { return slices.Insert(list, 10, numbers(length, 1)...) })
+			wait(time.Hour)
+			assert.Equal(t, numbers(1, length), db.stored())
+		})
+	}
+}
+
 // The service has two servers. One of them shows the list as it was five seconds ago.
 func TestServerThatIsSecondsBehindHidesAndRepeatsNoRecord(t *testing.T) {
 	const growth = 40 * time.Minute // while records are inserted

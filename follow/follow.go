@@ -28,7 +28,7 @@
 //     more records than were found, this is reported.
 //   - Failure. Page 1 is requested until that succeeds, and a batch is stored until that succeeds. Another
 //     page that the new records depend on is requested five times. A page that fails ends the poll, which
-//     stores the records that are new without it. The next poll is a sweep. After a quarter of an hour
+//     stores the records that are new whatever that page has. The next poll is a sweep. After a quarter of an hour
 //     without a complete sweep, pages that fail are skipped.
 //
 // Some details:

@@ -3,6 +3,7 @@ package follow
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"slices"
 
 	"example.com/msgpush"
@@ -22,7 +23,7 @@ func (f *Follower[T]) items(page *msgpush.Page[T]) []item[T] {
 			items[i] = item[T]{stamp: stamp{id: record.ID}, omitted: &record}
 			omitted = omitted[1:]
 		} else {
-			items[i] = item[T]{stamp: stamp{f.pager.ID(list[0]), f.created(list[0])}, record: list[0]}
+			items[i] = item[T]{stamp: stamp{f.id(list[0]), f.created(list[0])}, record: list[0]}
 			list = list[1:]
 		}
 	}
@@ -30,6 +31,15 @@ func (f *Follower[T]) items(page *msgpush.Page[T]) []item[T] {
 		slices.Reverse(items)
 	}
 	return items
+}
+
+// id returns the id of a record. One whose id is 0 has none.
+func (f *Follower[T]) id(record T) int64 {
+	if id := f.pager.ID(record); id != 0 {
+		return id
+	}
+	text, _ := json.Marshal(record) // nil for a type that has no JSON: these records count as one
+	return idOf(text)
 }
 
 // idOf returns a negative id for a record without one, from its JSON.

@@ -17,7 +17,7 @@ type place[T any] struct {
 	inserted int64     // records since page 1 was read, by the total
 	longest  int       // the number of records of the longest page so far
 	repeats  int       // how many pages in a row had the same records: some services repeat their last page
-	deepest  int       // the highest number so far
+	highest  int       // the highest page number so far, if the list is newest first
 	backs    int       // how often the reading went back from there
 	skips    int       // how many pages in a row were skipped just before
 	hasGap   bool      // records were skipped, and others were read behind them
@@ -60,8 +60,8 @@ func (f *Follower[T]) newestNumber() int {
 // fails, or returns its error.
 func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 	number := f.nextNumber(p)
-	if number > p.deepest {
-		p.deepest, p.backs = number, 0
+	if number > p.highest {
+		p.highest, p.backs = number, 0
 	}
 	page, err := f.pageUnlessBehind(ctx, p, number, n)
 	for err == nil && f.hasShrunk(p, page, number) && p.backs < maxBacks {
@@ -71,7 +71,7 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 	isStillShrinking := err == nil && f.hasShrunk(p, page, number)
 	skipsPages := f.skipsPages()
 	if isStillShrinking && !skipsPages {
-		err = errorf("its total fell at page %d after each of %d attempts", p.deepest, maxBacks+1)
+		err = errorf("its total fell at page %d after each of %d attempts", p.highest, maxBacks+1)
 		f.pageFailed(err)
 	}
 	switch {
@@ -79,7 +79,7 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need) error {
 		p.hasGap = p.hasGap || isStillShrinking // the records that may have moved are skipped
 		f.enter(p, page, number)
 	case skipsPages:
-		p.number, p.items = number, nil
+		p.number, p.items = number, nil // p.page is still the one before, and isLast is false
 		p.skips++
 	default:
 		return err
@@ -116,7 +116,7 @@ func (f *Follower[T]) pageUnlessBehind(ctx context.Context, p *place[T], number 
 
 // isReadAgain reports whether the reading went back to a page that it had read before.
 func (f *Follower[T]) isReadAgain(p *place[T]) bool {
-	return !f.position.NewestLast && p.number < p.deepest
+	return !f.position.NewestLast && p.number < p.highest
 }
 
 // hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions

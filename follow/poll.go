@@ -114,11 +114,11 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 	}
 	for {
 		r.add(p.items, p.total)
-		r.ending = f.endingAt(p, r)
+		n := r.needOfNextPage()
+		r.ending = f.endingAt(p, r, n)
 		if r.ending != goesOn {
 			return r, nil
 		}
-		n := r.needOfNextPage()
 		err := f.next(ctx, p, n)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
@@ -136,17 +136,17 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 }
 
 // endingAt returns why a reading ends at a page, or goesOn.
-func (f *Follower[T]) endingAt(p *place[T], r *reading[T]) ending {
+func (f *Follower[T]) endingAt(p *place[T], r *reading[T], n need) ending {
 	switch {
 	case r.hasUnknown && r.known > 0 && f.isReadAgain(p): // moved up: which known records stand above is unknown
 		return cut
 	case f.isLast(p) && f.showsEnd(p):
 		return atEnd
-	case f.isLast(p):
+	case f.isLast(p): // perhaps
 		return enough
 	case p.skips >= maxSkips:
 		return refused
-	case p.repeats >= maxRepeats, r.needOfNextPage() == notNeeded:
+	case p.repeats >= maxRepeats, n == notNeeded:
 		return enough
 	}
 	return goesOn

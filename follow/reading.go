@@ -41,7 +41,7 @@ type reading[T any] struct {
 	items   []item[T] // the records, the newest one first, except the dropped ones
 	dropped []stamp   // the newest 2 × Window records, if records were dropped: a later poll finds them again
 
-	known     int // known records
+	known     int // known records that were read
 	leading   int // unknown records above the first known one, except the dropped ones
 	lastKnown int // the index of the latest known one; -1: none
 	unknown   int // records since the latest known one
@@ -66,7 +66,7 @@ func (r *reading[T]) add(items []item[T], total int64) {
 	r.hasUnknown = false
 	for _, it := range items {
 		if !r.seen.Add(it.id) {
-			continue // it moved to another page
+			continue // it moved from another page
 		}
 		it.isKnown = r.position.isKnown(it.id)
 		r.records++

@@ -14,7 +14,7 @@ import (
 // page requests a page, and one that is not optional several times. If it fails, the next poll is a sweep.
 func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	var page *msgpush.Page[T]
-	err := f.untilSuccess(ctx, ofPoll, attemptsFor(number, n), f.options.PollInterval, func() (err error) {
+	err := f.untilSuccess(ctx, ofPoll, f.attemptsFor(number, n), f.options.PollInterval, func() (err error) {
 		page, err = f.pageOnce(ctx, number, n)
 		return err
 	})
@@ -25,12 +25,14 @@ func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Pa
 }
 
 // attemptsFor returns how often a page is requested.
-func attemptsFor(number int, n need) int {
+func (f *Follower[T]) attemptsFor(number int, n need) int {
 	switch {
 	case n == optional:
 		return 1
 	case number == 1:
 		return math.MaxInt
+	case f.skipsPages():
+		return 1
 	}
 	return maxAttempts
 }

@@ -186,6 +186,26 @@ func TestRetryAfterDelaysThePoll(t *testing.T) {
 	})
 }
 
+// Page 1 succeeds. The batch does not wait for a Retry-After of an hour five times.
+func TestLongRetryAfterOfAnotherPageDelaysABatchOnce(t *testing.T) {
+	for retryAfter, limit := range map[time.Duration]time.Duration{
+		time.Second:      18 * time.Minute,
+		10 * time.Minute: 21 * time.Minute,
+		time.Hour:        61 * time.Minute,
+	} {
+		inBubble(t, retryAfter.String(), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			r, db := startOn(t, s)
+			s.setFail(failFrom(2, &msgpush.APIError{HTTPStatus: 503, RetryAfter: retryAfter}))
+			s.prepend(numbers(1001, 1030)...)
+			begin := time.Now()
+			wait(limit)
+			assert.Equal(t, numbers(1011, 1030), db.stored())
+			assert.WithinDuration(t, begin, r.Status().FailingSince, 15*time.Second)
+		})
+	}
+}
+
 func TestIdleDayStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, db := startOn(t, &service{list: numbers(1000, 1)})
