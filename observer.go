@@ -133,7 +133,8 @@ func requestAttrs(a Attempt, o call.Outcome) []slog.Attr {
 	}
 }
 
-// errorWithoutMsg returns the text of a failure, or "" for an error response, whose text has its msg.
+// errorWithoutMsg returns the text of a failure for the log, which has no msg of the service: "" for an error
+// response, whose status and code are logged.
 func errorWithoutMsg(err error) string {
 	switch err := err.(type) { //nolint:errorlint // not wrapped
 	case *DecodeError:

@@ -24,7 +24,7 @@ type place[T any] struct {
 }
 
 // newestPage returns the place of the newest record. It returns an error if ctx has ended, if the next poll
-// must be a first start, or if its page fails, which page 1 does only when ctx ends.
+// must be a first start, or if its page fails. Page 1 is requested until that succeeds or ctx ends.
 func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], error) {
 	var page *msgpush.Page[T]
 	var number int

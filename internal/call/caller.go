@@ -59,8 +59,8 @@ type Caller struct {
 	// closedAt is when closeIdleAfterTimeout last closed connections; nil: never. It is a time.Time, whose
 	// monotonic clock does not go back when the clock of the machine is set.
 	closedAt          atomic.Pointer[time.Time]
-	timeoutErr        error // of a call that took longer than its timeout
-	attemptTimeoutErr error // of an attempt that took longer than its timeout
+	timeoutErr        error // of each call that takes longer than Timeout
+	attemptTimeoutErr error // of each attempt that takes longer than AttemptTimeout
 }
 
 // NewCaller returns a caller. keys are its FixedKeys.

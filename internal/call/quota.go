@@ -69,7 +69,6 @@ func (q *quota) take() bool {
 	return true
 }
 
-// giveBack puts a token into the bucket unless it is full.
 func (q *quota) giveBack() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,6 +1,10 @@
 package paging
 
 // A coverage knows which offsets are covered; see the rules of the cursor.
+//
+//	0          below       from        to
+//	|##########|            |##########|
+//	  covered       gap        ahead
 type coverage struct {
 	below int64 // the offsets below it are covered
 	// ahead is a covered page behind a gap; it is empty if from >= to. Without it, a list that loses a record

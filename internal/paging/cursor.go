@@ -50,7 +50,7 @@ package paging
 // 40 records have come. Page 2 is full, so page 3 is requested, and is empty. A second pass requests pages of
 // 10 records, in which the ties are at other places. It finds record 40, or ends with an error.
 
-// A cursor is the state of an iteration.
+// A cursor has the numbers by which an iteration chooses its next page.
 type cursor struct {
 	requested int64 // page size of the requests of this pass
 	hasIDs    bool
@@ -253,7 +253,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 		return p.newRecords == 0
 	}
 	isFull := p.newRecords > 0 && p.records >= cur.size
-	goesOn := isFull && cur.hasIDs // the total may count one page only, or be a cap
+	goesOn := isFull && cur.hasIDs // the promised end may be wrong: some services report the records of one page
 	return next > promised && !goesOn
 }
 
