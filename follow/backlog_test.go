@@ -12,8 +12,8 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// catchUp starts a follower on a list of 1,000 records, replaces the list while it is stopped, and runs another
-// follower, which holds 200 new records in a poll, for an hour.
+// catchUp starts a follower on a list of 1,000 records, replaces the list while it is stopped, and runs
+// another follower, which holds 200 new records in a poll, for an hour.
 func catchUp(t *testing.T, s *service, list []int64) (*run, *database) {
 	t.Helper()
 	s.list = numbers(1000, 1)
@@ -55,7 +55,8 @@ func TestBacklogOfWhichNoRecordIsNewIsReadOnce(t *testing.T) {
 	})
 }
 
-// After page 1 was read, more records are inserted than a poll holds. The records of page 1 stand below them then.
+// After page 1 was read, more records are inserted than a poll holds. The records of page 1 stand below them
+// then.
 func TestRecordsReadBeforeALongInsertionAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(service)

@@ -38,8 +38,9 @@ func TestBurstWhileAPollReadsIsDelivered(t *testing.T) {
 	}
 }
 
-// The first poll after a restart is a sweep. After the deletion, it requests page 2 twice, and goes back to page 1.
-// When it requests page 2 again, that page has inserted records, which stand below the known ones of page 1.
+// The first poll after a restart is a sweep. After the deletion, it requests page 2 twice, and goes back to
+// page 1. When it requests page 2 again, that page has inserted records, which stand below the known ones of
+// page 1.
 func TestBurstAfterADeletionInTheSamePollIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

@@ -16,8 +16,8 @@ import (
 
 // In these tests, several changes or faults meet.
 
-// Records are deleted and one is inserted during a sweep, after page 5. So the reading goes back to pages that may
-// have the new record.
+// Records are deleted and one is inserted during a sweep, after page 5. So the reading goes back to pages
+// that may have the new record.
 func TestRecordInsertedBeforeAReadingGoesBackIsDelivered(t *testing.T) {
 	for _, left := range []int{0, 50} {
 		inBubble(t, fmt.Sprintf("%d records left", left), func(t *testing.T) {
@@ -57,8 +57,8 @@ func TestCappedPageIsNotTakenForTheWholeList(t *testing.T) {
 	}
 }
 
-// Pages are so long that each poll goes as far as a sweep. Another server, which is four polls behind, hides a
-// record.
+// Pages are so long that each poll goes as far as a sweep. Another server, which is four polls behind, hides
+// a record.
 func TestPollsThatGoAsFarAsSweepsForgetNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

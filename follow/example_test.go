@@ -11,9 +11,9 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// A file holds the position. It is replaced after the alerts of a batch were printed: if the program is killed between
-// the two, they are printed again. A program that must not alert twice stores its alerts and the position in one
-// transaction instead; see docs/following.md.
+// A file holds the position. It is replaced after the alerts of a batch were printed: if the program is
+// killed between the two, they are printed again. A program that must not alert twice stores its alerts and
+// the position in one transaction instead; see docs/following.md.
 func Example() {
 	client, err := msgpush.NewClient("https://push.example.com", os.Getenv("MSGPUSH_ACCESS_KEY"))
 	if err != nil {

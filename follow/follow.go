@@ -28,8 +28,8 @@
 //     more records than were found, this is reported.
 //   - Failure. Page 1 is requested until that succeeds, and a batch is stored until that succeeds. Another
 //     page that the new records depend on is requested five times. A page that fails ends the poll, which
-//     stores the records that are new whatever that page has. The next poll is a sweep. After a quarter of an hour
-//     without a complete sweep, pages that fail are skipped.
+//     stores the records that are new whatever that page has. A sweep follows after a minute. After a quarter
+//     of an hour without a complete sweep, pages that fail are skipped.
 //
 // Some details:
 //
@@ -46,11 +46,11 @@
 //     known.
 //   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A
 //     sweep that has read on behind a skipped page forgets no id, and reports nothing as missing, unless no
-//     known record is left. The next sweep follows after a minute.
+//     known record is left. The next sweep follows after a minute, too.
 //   - Some services cap the total. So a sweep also requests the page behind a full last page. If that page
 //     fails, it is the end.
 //   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept, up to an
-//     hour.
+//     hour: for page 1 before the next attempt, for another page before the next poll.
 //
 // docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.
 package follow

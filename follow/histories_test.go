@@ -237,8 +237,8 @@ func (h *history) above(e entry) (n int) {
 	return n
 }
 
-// follow runs followers until the history has ended, and returns how often each record was stored. A
-// follower is stopped at random times, also between two attempts of store.
+// follow runs followers until the history has ended, and returns how often each record was stored. A follower
+// is stopped at random times, also between two attempts of store.
 func (h *history) follow(t *testing.T) map[int64]int {
 	stored := map[int64]int{}
 	position := ""
@@ -310,7 +310,8 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// A list of which records are inserted or deleted between the requests of a poll, with small pages and windows.
+// A list of which records are inserted or deleted between the requests of a poll, with small pages and
+// windows.
 func TestChangesBetweenRequestsLoseAndRepeatNoRecord(t *testing.T) {
 	for seed := *firstHistory; seed < *firstHistory+10**histories; seed++ {
 		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {

@@ -64,7 +64,7 @@ func (f *Follower[T]) setOrder(times []msgpush.DateTime) {
 	needed := 2
 	if hasSeveralPages {
 		f.position.NewestLast = false
-		needed = min(minTimes, 2*f.pager.PageSize)
+		needed = 2 * min(minTimes/2, f.pager.PageSize)
 	}
 	if len(times) < needed {
 		return

@@ -37,7 +37,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 // does neither, and is made again soon: the page may have failed for a moment.
 func (f *Follower[T]) endSweep(ctx context.Context, begun time.Time, r *reading[T], newItems []item[T]) error {
 	if r.mayLackKnown() {
-		f.sweepAt = begun.Add(min(time.Minute, f.options.SweepInterval))
+		f.sweepSoon(begun)
 		return nil
 	}
 	f.sweepAt = begun.Add(f.options.SweepInterval)
@@ -56,6 +56,12 @@ func (f *Follower[T]) endSweep(ctx context.Context, begun time.Time, r *reading[
 		return nil
 	}
 	return f.storeBatch(ctx, Batch[T]{})
+}
+
+// sweepSoon makes a poll a sweep that begins a minute after a time. Until then, a page that fails costs
+// little.
+func (f *Follower[T]) sweepSoon(after time.Time) {
+	f.sweepAt = after.Add(min(time.Minute, f.options.SweepInterval))
 }
 
 // firstStart makes the existing records known, and stores the first position.
@@ -111,6 +117,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		isSweep:    isSweep,
 		seen:       paging.IDSet{},
 		lastKnown:  -1,
+		sinceRise:  -1,
 	}
 	for {
 		r.add(p.items, p.total)

@@ -37,9 +37,11 @@ type reading[T any] struct {
 	seen       paging.IDSet
 	hasUnknown bool // an unknown record is on the latest page
 
-	records int       // that were read
-	items   []item[T] // the records, the newest one first, except the dropped ones
-	dropped []stamp   // the newest 2 × Window records, if records were dropped: a later poll finds them again
+	records   int       // that were read
+	items     []item[T] // the records, the newest one first, except the dropped ones
+	total     int64     // by the latest response
+	sinceRise int       // the index of the first record that was read since the total rose; -1: their order is right
+	dropped   []stamp   // the newest 2 × Window records, if records were dropped: a later poll finds them again
 
 	known     int // known records that were read
 	leading   int // unknown records above the first known one, except the dropped ones
@@ -63,10 +65,15 @@ const (
 // add takes the records of a page and the total of its response.
 func (r *reading[T]) add(items []item[T], total int64) {
 	mayHaveNew := r.known < r.window
-	r.hasUnknown = false
+	hasRisen := total > r.total && r.records > 0
+	if hasRisen && r.sinceRise < 0 {
+		r.sinceRise = len(r.items)
+	}
+	r.total, r.hasUnknown = total, false
 	for _, it := range items {
-		if !r.seen.Add(it.id) {
-			continue // it moved from another page
+		if !r.seen.Add(it.id) { // it moved from another page
+			r.placeAbove(it.id)
+			continue
 		}
 		it.isKnown = r.position.isKnown(it.id)
 		r.records++
@@ -87,6 +94,21 @@ func (r *reading[T]) add(items []item[T], total int64) {
 	}
 	if r.hasUnknown && mayHaveNew { // some may have been inserted after the first response
 		r.maxTotal = max(r.maxTotal, total)
+	}
+}
+
+// placeAbove moves the records that were read since the total rose to their place, which is above a record
+// that was read before, and now again. If 60 are inserted after a page of 20 was read, the next two pages
+// have the 40 that were inserted first, and then the records of that page follow.
+func (r *reading[T]) placeAbove(id int64) {
+	if r.sinceRise < 0 || r.known > 0 {
+		return
+	}
+	before, since := r.items[:r.sinceRise], slices.Clone(r.items[r.sinceRise:])
+	at := slices.IndexFunc(before, func(it item[T]) bool { return it.id == id })
+	if at >= 0 {
+		r.items = slices.Insert(before, at, since...)
+		r.sinceRise = -1
 	}
 }
 
@@ -115,6 +137,9 @@ func (r *reading[T]) dropNewerHalf() {
 		r.seen.Remove(it.id) // an insertion may have moved it to a page that is not read yet
 	}
 	r.items = slices.Delete(r.items, 0, half)
+	if r.sinceRise >= 0 {
+		r.sinceRise = max(0, r.sinceRise-half)
+	}
 }
 
 // hasDropped reports whether records were dropped.

@@ -11,7 +11,7 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// page requests a page, and one that is not optional several times. If it fails, the next poll is a sweep.
+// page requests a page, and one that is not optional several times. If it fails, a sweep follows soon.
 func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	var page *msgpush.Page[T]
 	err := f.untilSuccess(ctx, ofPoll, f.attemptsFor(number, n), f.options.PollInterval, func() (err error) {
@@ -37,10 +37,10 @@ func (f *Follower[T]) attemptsFor(number int, n need) int {
 	return maxAttempts
 }
 
-// pageFailed reports the error of a page, and makes the next poll a sweep.
+// pageFailed reports the error of a page, after which a sweep follows soon.
 func (f *Follower[T]) pageFailed(err error) {
 	f.failed(ofSweep, err)
-	f.sweepAt = time.Now()
+	f.sweepSoon(time.Now())
 	f.mustWait = retryAfter(err)
 }
 

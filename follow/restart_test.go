@@ -14,8 +14,8 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// A program that is killed has the position of the latest transaction. The first poll after a start is a sweep, which
-// must not keep times of records that are not stored yet.
+// A program that is killed has the position of the latest transaction. The first poll after a start is a
+// sweep, which must not keep times of records that are not stored yet.
 func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(300, 1)}
@@ -35,6 +35,38 @@ func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
 			assert.LessOrEqual(t, len(db.batches[before].Records), 500)
 		}
 		assert.Equal(t, numbers(1001, 16_000), db.records)
+	})
+}
+
+// Before page 3, more records are inserted than were read. Later batches have the newest ones: otherwise,
+// those that were not stored before the stop would stand below known ones.
+func TestStopBetweenBatchesOfAPollWithABurstLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		r.stop()
+		s.prepend(numbers(1001, 1300)...)
+		s.setEdit(func(number int, _ *page) {
+			if number == 2 && len(s.list) == 1300 {
+				s.list = numbers(1600, 1)
+			}
+		})
+		f, err := follow.New(s.pager(20), follow.Options{Position: db.position})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		err = f.Run(ctx, func(ctx context.Context, b batch) error {
+			if len(db.records) > 0 {
+				cancel() // after the first batch with records
+				return ctx.Err()
+			}
+			return db.store(ctx, b)
+		})
+		require.NoError(t, err)
+		require.Len(t, db.records, 500)
+		r = restart(t, s.pager(20), db, follow.Options{})
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1600), db.stored())
+		assert.Empty(t, r.errors())
 	})
 }
 

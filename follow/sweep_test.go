@@ -114,14 +114,15 @@ func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 			isDown = false
 			s.mu.Unlock()
 			before := s.count()
-			wait(time.Minute)
+			wait(2 * time.Minute)
 			assert.Len(t, db.records, int(inserted))
 			assert.LessOrEqual(t, s.count()-before, 60)
 		})
 	}
 }
 
-// These are the sizes of docs/following.md. Records appear late just after a sweep, just before one, and between.
+// These are the sizes of docs/following.md. Records appear late just after a sweep, just before one, and
+// between.
 func TestLateRecordsAreDelivered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
