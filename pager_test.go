@@ -278,6 +278,25 @@ func iterateBefore(t *testing.T, behind error) (errs []error) {
 	return errs
 }
 
+// The total is capped, so that records may stand behind it. A service that is busy for a moment hides none.
+func TestErrorResponseOfAMomentBehindTheLastPageHidesNoRecord(t *testing.T) {
+	for failing := 3; failing <= 5; failing++ {
+		hasFailed := false
+		f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+			if r.Current == failing && !hasFailed {
+				hasFailed = true
+				return nil, &msgpush.APIError{HTTPStatus: 200, Code: 1001}
+			}
+			p := fixtures.PageOf(fixtures.Numbers(45), r)
+			p.Total, p.Pages = 20, 2
+			return p, nil
+		}
+		got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 10, 0).All(t.Context()))
+		assert.NoError(t, err, failing)
+		assert.Equal(t, fixtures.Numbers(45), got, failing)
+	}
+}
+
 // The total promises the page, so its error is one of the iteration.
 func TestErrorResponseBeforeTheLastPageIsAnError(t *testing.T) {
 	notFound := &msgpush.APIError{HTTPStatus: 404}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"example.com/msgpush"
 	"example.com/msgpush/follow"
@@ -55,6 +56,36 @@ func TestCappedPageIsNotTakenForTheWholeList(t *testing.T) {
 			assert.Equal(t, numbers(1001, 1030), db.records)
 		})
 	}
+}
+
+// The service caps the pages, and its total is the length of the page.
+func TestCappedFirstPageIsNotTakenForTheWholeListByItsTotal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(80, 1), maxSize: 20}
+		s.edit = func(_ int, p *page) { p.Total, p.Pages = int64(len(p.List)), 1 }
+		r, db := start(t, s.pager(100), follow.Options{})
+		wait(time.Minute)
+		s.prepend(numbers(1001, 1050)...)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1050), db.stored())
+		assert.Empty(t, r.errors())
+	})
+}
+
+// All records are new, so that some between them and the known ones may be missing.
+func TestShortListOfWhichNoKnownRecordIsLeftIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(100, 1)}
+		r, db := startOn(t, s)
+		s.change(func([]int64) []int64 { return numbers(350, 251) })
+		wait(9 * time.Minute)
+		assert.Equal(t, numbers(251, 350), db.stored())
+		require.Len(t, r.missing(), 1)
+		assert.ErrorIs(t, r.Status().Check(time.Hour), follow.ErrMissing)
+		wait(time.Hour)
+		assert.Len(t, r.missing(), 1)
+		assert.NoError(t, r.Status().Check(time.Hour))
+	})
 }
 
 // Pages are so long that each poll goes as far as a sweep. Another server, which is four polls behind, hides

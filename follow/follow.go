@@ -37,8 +37,8 @@
 //     are a PollInterval apart then, its first records are new.
 //   - The first poll after a restart is a sweep. If records became known in a sweep and none is new, the
 //     position is stored in a batch without records.
-//   - If no known record is left, that is also reported as missing, unless the latest sweep and this poll
-//     read the whole list. [Status] has such an error until the next sweep.
+//   - If no known record is left, that is also reported as missing. [Status] has such an error until the next
+//     sweep.
 //   - If the total falls six times at one page, the page fails. Once pages that fail are skipped, the poll
 //     reads such a page, and goes on.
 //   - A poll holds at most 200,000 new records. If there are more, it delivers the oldest, and the next poll
@@ -49,8 +49,9 @@
 //     known record is left. The next sweep follows after a minute, too.
 //   - Some services cap the total. So a sweep also requests the page behind a full last page. If that page
 //     fails, it is the end.
-//   - Waits between attempts double from PollInterval to a minute. A longer Retry-After is kept, up to an
-//     hour: for page 1 before the next attempt, for another page before the next poll.
+//   - The second attempt follows after PollInterval, but after 10 s at the latest. Then the waits double, up
+//     to a minute. A longer Retry-After is kept, up to an hour: for page 1 before the next attempt, for
+//     another page before the next poll.
 //
 // docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.
 package follow
@@ -112,9 +113,10 @@ func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format,
 
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {
-	// Records holds new records, the oldest first, in the order of the list. Records that are inserted during a
-	// poll may come in another order. With Omitted, there are at most 500. There are none in the first batch of
-	// a first start, nor after a sweep that changed only the Position: store that batch, too.
+	// Records holds new records, the oldest first, in the order of the list. If responses have no total, records
+	// that are inserted during a poll may come in another order. With Omitted, there are at most 500. There are
+	// none in the first batch of a first start, nor after a sweep that changed only the Position: store that
+	// batch, too.
 	Records []T
 	// Omitted holds new records that cannot be decoded. A program may send an alert for their JSON. Their order
 	// relative to Records is not known. A record without an id gets a negative one, which is computed from its

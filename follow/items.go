@@ -42,9 +42,17 @@ func (f *Follower[T]) id(record T) int64 {
 	return idOf(text)
 }
 
-// idOf returns a negative id for a record without one, from its JSON.
+// idOf returns a negative id for a record without an integer one: from its id, if that is a text, or from the
+// whole JSON.
 func idOf(record []byte) int64 {
+	var object struct {
+		ID any `json:"id"`
+	}
+	_ = json.Unmarshal(record, &object)
 	hash := sha256.Sum256(record)
+	if text, isText := object.ID.(string); isText {
+		hash = sha256.Sum256([]byte(text))
+	}
 	return -1 - int64(binary.BigEndian.Uint64(hash[:])>>1)
 }
 

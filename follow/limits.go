@@ -22,6 +22,8 @@ const (
 	// maxUnseen is the number of sweeps after which an id is forgotten that none of them has seen.
 	maxUnseen = 3
 
+	// firstWait is the wait before the second attempt, unless PollInterval is shorter.
+	firstWait = 10 * time.Second
 	// maxAttempts is how often a poll requests a page that it needs. Page 1 always exists, and is requested
 	// until that succeeds.
 	maxAttempts = 5

@@ -183,7 +183,11 @@ func (f *Follower[T]) isLast(p *place[T]) bool {
 	}
 	last := f.numbers.pagesOf(p.page.Pages, p.page.Total)
 	records := length(p.page)
-	isWholeList := last == 1 && records < f.pager.PageSize && int64(records) >= p.page.Total
+	size := f.pager.PageSize
+	if p.page.PageSize > 0 { // some services cap it
+		size = min(size, p.page.PageSize)
+	}
+	isWholeList := last == 1 && records < size && int64(records) >= p.page.Total
 	isShort := records == 0 || records < p.longest || isWholeList
 	return p.number >= last && isShort
 }

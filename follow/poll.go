@@ -116,7 +116,6 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		maxTotal:   max(p.page.Total, f.numbers.maxTotal),
 		isSweep:    isSweep,
 		seen:       paging.IDSet{},
-		lastKnown:  -1,
 		sinceRise:  -1,
 	}
 	for {

@@ -45,7 +45,7 @@ type reading[T any] struct {
 
 	known     int // known records that were read
 	leading   int // unknown records above the first known one, except the dropped ones
-	lastKnown int // the index of the latest known one; -1: none
+	upToKnown int // records up to the latest known one, except the dropped ones
 	unknown   int // records since the latest known one
 	missed    int // unknown records between known ones, with Window known ones above
 	older     int // unknown records since the latest known one, created before the newest known one
@@ -114,9 +114,9 @@ func (r *reading[T]) placeAbove(id int64) {
 
 // countKnown counts the latest record, which is known.
 func (r *reading[T]) countKnown() {
-	r.lastKnown = len(r.items) - 1
+	r.upToKnown = len(r.items)
 	if r.known == 0 {
-		r.leading = r.lastKnown
+		r.leading = r.upToKnown - 1
 	}
 	if r.known >= r.window {
 		r.missed += r.unknown
@@ -214,21 +214,35 @@ func (r *reading[T]) mayHaveNew() bool {
 }
 
 // newItems returns the new records, the newest one first.
-func (r *reading[T]) newItems() (newItems []item[T]) {
-	isWhole, isNoneLeft := r.coversList(), r.isNoneLeft()
-	knownAbove := 0
+func (r *reading[T]) newItems() []item[T] {
+	items := slices.Clone(r.aboveWindow())
+	switch {
+	case r.coversList(): // no known one needs to stand below
+	case r.isNoneLeft():
+		items = slices.DeleteFunc(items, func(it item[T]) bool { return !r.isLater(it) })
+	default:
+		items = items[:min(len(items), r.upToKnown)]
+	}
+	return slices.DeleteFunc(items, func(it item[T]) bool { return it.isKnown })
+}
+
+// aboveWindow returns the records that have fewer than Window known ones above them.
+func (r *reading[T]) aboveWindow() []item[T] {
+	known := 0
 	for i, it := range r.items {
-		if it.isKnown {
-			knownAbove++
-			continue
+		if known == r.window {
+			return r.items[:i]
 		}
-		hasPlace := knownAbove < r.window && (i < r.lastKnown || isWhole)
-		isLater := isNoneLeft && r.position.Newest != "" && it.created > r.position.Newest
-		if hasPlace || isLater {
-			newItems = append(newItems, it)
+		if it.isKnown {
+			known++
 		}
 	}
-	return newItems
+	return r.items
+}
+
+// isLater reports whether a record was created after all known ones.
+func (r *reading[T]) isLater(it item[T]) bool {
+	return r.position.Newest != "" && it.created > r.position.Newest
 }
 
 // hasKnownAbove reports whether a known record stands above a new one.
@@ -238,7 +252,8 @@ func (r *reading[T]) hasKnownAbove(newItems []item[T]) bool {
 
 // isNoneLeft reports whether no known record was found in a list that had others.
 func (r *reading[T]) isNoneLeft() bool {
-	return r.known == 0 && len(r.items) > 0 && !r.coversList()
+	wasEmpty := len(r.position.known) == 0 && r.position.Whole
+	return r.known == 0 && len(r.items) > 0 && !wasEmpty
 }
 
 // coversList reports whether the latest sweep and this poll read the whole list.

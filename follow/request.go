@@ -14,7 +14,8 @@ import (
 // page requests a page, and one that is not optional several times. If it fails, a sweep follows soon.
 func (f *Follower[T]) page(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	var page *msgpush.Page[T]
-	err := f.untilSuccess(ctx, ofPoll, f.attemptsFor(number, n), f.options.PollInterval, func() (err error) {
+	wait := min(f.options.PollInterval, firstWait)
+	err := f.untilSuccess(ctx, ofPoll, f.attemptsFor(number, n), wait, func() (err error) {
 		page, err = f.pageOnce(ctx, number, n)
 		return err
 	})
@@ -41,7 +42,7 @@ func (f *Follower[T]) attemptsFor(number int, n need) int {
 func (f *Follower[T]) pageFailed(err error) {
 	f.failed(ofSweep, err)
 	f.sweepSoon(time.Now())
-	f.mustWait = retryAfter(err)
+	f.mustWait = f.spread(retryAfter(err))
 }
 
 // pageOnce requests a page. An error response for a page that the list does not have stands for an empty

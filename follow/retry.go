@@ -12,12 +12,11 @@ import (
 
 // untilSuccess makes a step until it succeeds, but at most the given number of attempts. It also ends if ctx
 // ends or the follower was replaced, and, if the number is limited, at a Retry-After of more than a minute.
-// It reports each error but the last. The wait after an error doubles, up to a minute; a longer PollInterval
-// or Retry-After is kept.
+// It reports each error but the last. The wait after an error doubles, up to a minute. A longer Retry-After is
+// kept.
 func (f *Follower[T]) untilSuccess(
 	ctx context.Context, c cause, attempts int, wait time.Duration, step func() error,
 ) error {
-	maxWait := max(wait, time.Minute)
 	for n := 1; errs.OfContext(ctx) == nil; n++ {
 		err := step()
 		if err == nil {
@@ -32,8 +31,8 @@ func (f *Follower[T]) untilSuccess(
 			return err
 		}
 		f.failed(c, err)
-		f.sleep(ctx, max(f.jitter(wait), retryAfter(err)))
-		wait = min(2*wait, maxWait)
+		f.sleep(ctx, max(f.jitter(wait), f.spread(retryAfter(err))))
+		wait = min(2*wait, time.Minute)
 	}
 	return errs.OfContext(ctx)
 }
@@ -46,6 +45,9 @@ func retryAfter(err error) time.Duration {
 	}
 	return min(apiErr.RetryAfter, time.Hour)
 }
+
+// spread returns a wait that is up to 10 % longer: others may have got the same Retry-After.
+func (f *Follower[T]) spread(wait time.Duration) time.Duration { return wait + f.random(wait/10+1) }
 
 // pause waits until the next reading, for longer if a page that failed had a Retry-After.
 func (f *Follower[T]) pause(ctx context.Context, wait time.Duration) {

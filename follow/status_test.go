@@ -190,8 +190,8 @@ func TestRetryAfterDelaysThePoll(t *testing.T) {
 func TestLongRetryAfterOfAnotherPageDelaysABatchOnce(t *testing.T) {
 	for retryAfter, limit := range map[time.Duration]time.Duration{
 		time.Second:      18 * time.Minute,
-		10 * time.Minute: 21 * time.Minute,
-		time.Hour:        61 * time.Minute,
+		10 * time.Minute: 23 * time.Minute,
+		time.Hour:        67 * time.Minute,
 	} {
 		inBubble(t, retryAfter.String(), func(t *testing.T) {
 			s := &service{list: numbers(1000, 1)}

@@ -21,9 +21,8 @@ package paging
 //     not full or has no new record. Without these numbers, it ends at a page without a new record.
 //   - No such page. If the service responds that a promised page does not exist, page 1 is the next page: its
 //     total shows whether the page has vanished. If it is promised even then, it is requested once more. If
-//     it does not exist again, and is the last one, the pass ends, and records may be missing. Behind the
-//     promised pages, such a response is the end. If records came from behind the total, the page is
-//     requested once more before.
+//     it does not exist again, and is the last one, the pass ends, and records may be missing. A page behind
+//     the promised ones is requested once more, too, since the total may be a cap. Then the pass ends.
 //   - Missing. Records are missing if fewer came than the list had at the beginning of the pass. Then a
 //     second pass reads the list with half the page size, until as many came as the list has or, if the last
 //     page did not exist, to the end. Records that are missing at its end are an error.
@@ -305,9 +304,6 @@ func (cur *cursor) endPass() int64 {
 	}
 	return 1
 }
-
-// isTotalTooLow reports whether a record came from behind the total, which may be a cap.
-func (cur *cursor) isTotalTooLow() bool { return cur.hasTotal && cur.came.reach > cur.total }
 
 // lastPage returns the last page by the total, or maxPages without one.
 func (cur *cursor) lastPage() int64 {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// of returns the response of a correct service for a page of a list whose total is given. All of its
-// records are new, and a page has ten.
+// of returns the response of a correct service for a page of a list whose total is given. All of its records
+// are new, and a page has ten.
 func of(number, total int64) pageInfo { return pageInfo{number: number, total: total}.ofSize(10) }
 
 // ofSize makes the pages of the service have another size.
@@ -40,8 +40,8 @@ func report(total, pages int64, responses ...pageInfo) []pageInfo {
 	return responses
 }
 
-// A cursorTest is a table case: the responses in the order in which the cursor must request their
-// pages. Then it must end, without the missing records.
+// A cursorTest is a table case: the responses in the order in which the cursor must request their pages. Then
+// it must end, without the missing records.
 type cursorTest struct {
 	name      string
 	responses []pageInfo
@@ -194,8 +194,8 @@ func TestWithoutIDsEachPageIsRequestedOnce(t *testing.T) {
 	}
 }
 
-// requestsOf returns how many requests a service gets, how many of its pages had a new record, and
-// whether the iteration may lack records.
+// requestsOf returns how many requests a service gets, how many of its pages had a new record, and whether
+// the iteration may lack records.
 func requestsOf(respond func(request int, p *pageInfo)) (requests, newPages int, isIncomplete bool) {
 	cur := &cursor{requested: 1, hasIDs: true}
 	for next := int64(1); next != noPage; {

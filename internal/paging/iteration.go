@@ -135,10 +135,11 @@ func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*
 		return it.page1Instead(ctx)
 	case it.nextPage < last:
 		return nil, noSuchPage
-	case it.cursor.isTotalTooLow():
-		return it.pageOnceMore(ctx, isPromised)
+	case isPromised:
+		it.cursor.lacksPage = true
+		return it.emptyPage(noSuchPage), nil
 	}
-	return it.emptyPage(noSuchPage, isPromised), nil
+	return it.pageOnceMore(ctx)
 }
 
 // page1Instead requests page 1 in place of the next page. An error response shows no total, but page 1 does:
@@ -150,21 +151,20 @@ func (it *Iteration[T, O]) page1Instead(ctx context.Context) (*Response[T, O], e
 	return it.request(ctx)
 }
 
-// pageOnceMore requests the next page again. It may exist, since the total is too low: the service may have
-// failed for a moment.
-func (it *Iteration[T, O]) pageOnceMore(ctx context.Context, isPromised bool) (*Response[T, O], error) {
+// pageOnceMore requests the next page again, which is behind the last one by the total. It may exist, since
+// the total may be a cap: the service may have failed for a moment.
+func (it *Iteration[T, O]) pageOnceMore(ctx context.Context) (*Response[T, O], error) {
 	it.cursor.limit.otherPages++
 	page, err := it.request(ctx)
 	if page == nil && it.source.IsNoSuchPage(err) {
-		return it.emptyPage(err, isPromised), nil
+		return it.emptyPage(err), nil
 	}
 	return page, err
 }
 
 // emptyPage takes the next page for an empty one.
-func (it *Iteration[T, O]) emptyPage(noSuchPage error, isPromised bool) *Response[T, O] {
+func (it *Iteration[T, O]) emptyPage(noSuchPage error) *Response[T, O] {
 	it.lastPageErr = AtPage(it.nextPage, noSuchPage)
-	it.cursor.lacksPage = it.cursor.lacksPage || isPromised
 	return new(Response[T, O])
 }
 

@@ -39,8 +39,8 @@ func iterate(t *testing.T, fetch func(number, size int) (*response, error)) ([]i
 // A respondFunc returns the total and the ids of a page. Requests and pages count from 1.
 type respondFunc func(request, number int) (total int64, ids []int64)
 
-// collect iterates over a list of ids. A negative id stands for a record that is left out, and 0 for one that is left
-// out without an id.
+// collect iterates over a list of ids. A negative id stands for a record that is left out, and 0 for one that
+// is left out without an id.
 func collect(t *testing.T, respond respondFunc) (delivered []int64, err error) {
 	t.Helper()
 	requests := 0
@@ -192,8 +192,8 @@ func TestErrorOfAMomentForTheLastPageNeedsNoSecondPass(t *testing.T) {
 	assert.Equal(t, 4, requests) // of page 2, 1, 2 after page 1
 }
 
-// The error response for a page that has vanished shows no total. In pages of two records, some that were in the list
-// throughout have moved to pages that were read already.
+// The error response for a page that has vanished shows no total. In pages of two records, some that were in
+// the list throughout have moved to pages that were read already.
 func TestRecordsThatMovedBeforeTheirPageVanishedAreDelivered(t *testing.T) {
 	for name, deletions := range map[string][]int{ // before each request, how many records at the start of the list
 		"the last page":            {0, 1, 0, 0, 1},
@@ -219,8 +219,8 @@ func TestRecordsThatMovedBeforeTheirPageVanishedAreDelivered(t *testing.T) {
 	}
 }
 
-// Record 1 is deleted after page 1. The total counts a record that is not shown, so that as many records come as it
-// says: only the last page, which does not exist, shows that one may be missing.
+// Record 1 is deleted after page 1. The total counts a record that is not shown, so that as many records come
+// as it says: only the last page, which does not exist, shows that one may be missing.
 func TestPromisedPageThatDoesNotExistIsAnError(t *testing.T) {
 	list := []int64{1, 2, 3, 4, 5}
 	delivered, err := iterate(t, func(number, size int) (*response, error) {
@@ -304,8 +304,8 @@ func numbers(first, last int64) (ids []int64) {
 	return ids
 }
 
-// A service that sends the same page again and again makes no progress, although each page leaves out
-// a record.
+// A service that sends the same page again and again makes no progress, although each page leaves out a
+// record.
 func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
 	for _, id := range []int64{0, -2} {
 		for _, total := range []int64{0, 1000} {

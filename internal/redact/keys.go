@@ -85,9 +85,12 @@ func formsOf(key string) []string {
 		html.EscapeString(key),
 		strings.ReplaceAll(html.EscapeString(key), "+", "&#43;"), // of html/template
 	}
+	inQuery := url.QueryEscape(key)
 	for _, inURL := range []string{
-		url.QueryEscape(key),
-		strings.ReplaceAll(url.QueryEscape(key), "+", "%20"),
+		inQuery,
+		strings.ReplaceAll(inQuery, "+", "%20"),
+		ofJava.Replace(inQuery),
+		ofJavaScript.Replace(inQuery),
 		url.PathEscape(key),
 		(&url.URL{Path: key}).EscapedPath(),
 		httpspec.EscapePath(key), // the path of a Call
@@ -99,6 +102,12 @@ func formsOf(key string) []string {
 
 // escapeInURL matches an escaped byte. Some encoders, such as the ones of .NET, write small letters.
 var escapeInURL = regexp.MustCompile("%[0-9A-F]{2}")
+
+// Characters that URLEncoder of Java and encodeURIComponent of JavaScript escape otherwise than [url.QueryEscape].
+var (
+	ofJava       = strings.NewReplacer("%2A", "*", "~", "%7E")
+	ofJavaScript = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*", "+", "%20")
+)
 
 // unquoted returns a string without the quotes around it. Its escapes stay.
 func unquoted(quoted string) string { return quoted[1 : len(quoted)-1] }

@@ -33,6 +33,7 @@ var oddKeys = []string{
 	"Zq7x4 password+ü密钥%Wk9v2",
 	"Zq7x4=password🔑'Wk9v2",
 	"Zq7x4-msgpush: -Wk9v2",
+	"Zq7x4*a~b+c(!')/Wk9v2",
 	"Zq7x4  Wk9v2",
 	"Zq7x4/\u00a0Wk9v2",
 	"Zq7x4\ufffdWk9v2",
@@ -71,6 +72,20 @@ func inJSONOfNET(text string) string {
 	return b.String()
 }
 
+// inURLExcept returns text with each byte escaped that is neither a letter, a digit nor one of the others.
+func inURLExcept(others, text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		isLetter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if isLetter || '0' <= c && c <= '9' || strings.IndexByte(others, c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
 func inTemplate(text string) string {
 	var b strings.Builder
 	_ = template.Must(template.New("").Parse("{{.}}")).Execute(&b, text) // cannot fail for a string
@@ -101,6 +116,8 @@ func formsOf(key string) map[string]string {
 		"JSON of Gson":         strings.NewReplacer("=", `\u003d`, "'", `\u0027`).Replace(inJSON(key)),
 		"JSON of PHP":          strings.ReplaceAll(jackson, "/", `\/`),
 		"query":                url.QueryEscape(key),
+		"query of Java":        strings.ReplaceAll(inURLExcept(".-*_", key), "%20", "+"),
+		"query of JavaScript":  inURLExcept("-_.!~*'()", key),
 		"query, space as %20":  strings.ReplaceAll(url.QueryEscape(key), "+", "%20"),
 		"path":                 (&url.URL{Path: key}).EscapedPath(),
 		"path segment":         url.PathEscape(key),
