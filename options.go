@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -53,6 +54,9 @@ func WithHTTPClient(h *http.Client) Option {
 		if _, retries := h.Transport.(*retryablehttp.RoundTripper); retries {
 			return errors.New("WithHTTPClient: the transport of go-retryablehttp retries and follows redirects: " +
 				"use a plain transport, and WithRetry for retries")
+		}
+		if h.Transport != nil && isNil(h.Transport) {
+			return errors.New("WithHTTPClient: the transport is a nil pointer")
 		}
 		s.config.Transport = cmp.Or[http.RoundTripper](h.Transport, transport.Default)
 		s.config.Jar = h.Jar
@@ -144,12 +148,18 @@ func WithRetry(policy RetryPolicy) Option {
 // [golang.org/x/time/rate.Limiter]: https://pkg.go.dev/golang.org/x/time/rate#Limiter
 func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
 	return func(s *settings) error {
-		if limiter == nil {
+		if isNil(limiter) {
 			return errors.New("WithRateLimiter: the limiter is nil")
 		}
 		s.config.Limiter = limiter
 		return nil
 	}
+}
+
+// isNil reports whether a value is nil, or a nil pointer, whose methods would panic in each call.
+func isNil(value any) bool {
+	v := reflect.ValueOf(value)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // WithMaxResponseBytes sets the size limit of a response body, after decompression. A longer body of a

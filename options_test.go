@@ -1,6 +1,7 @@
 package msgpush_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -36,6 +37,9 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 		{"negative size limit", msgpush.WithMaxResponseBytes(-1), "WithMaxResponseBytes: -1 is not positive"},
 		{"size limit of 0", msgpush.WithMaxResponseBytes(0), "WithMaxResponseBytes: 0 is not positive"},
 		{"nil limiter", msgpush.WithRateLimiter(nil), "WithRateLimiter: the limiter is nil"},
+		{"nil pointer as limiter", msgpush.WithRateLimiter((*nilLimiter)(nil)), "WithRateLimiter: the limiter is nil"},
+		{"nil pointer as transport", msgpush.WithHTTPClient(&http.Client{Transport: (*http.Transport)(nil)}),
+			"WithHTTPClient: the transport is a nil pointer"},
 		{"nil logger", msgpush.WithLogger(nil), "WithLogger: the logger is nil"},
 		{"nil access key source", msgpush.WithAccessKeySource(nil), "WithAccessKeySource: the source is nil"},
 		{"nil AccessKeyFunc",
@@ -137,3 +141,8 @@ func TestWithRejectedKeyCodesCopiesCodes(t *testing.T) {
 	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
 	assert.True(t, fixtures.OnlyError[*msgpush.APIError](t, err).KeyRejected)
 }
+
+// A nilLimiter is a limiter whose pointer may be nil by mistake.
+type nilLimiter struct{ err error }
+
+func (l *nilLimiter) Wait(context.Context) error { return l.err }

@@ -104,7 +104,10 @@ func run(ctx context.Context, set settings, now time.Time) error {
 	if err := pageTemplate.Execute(&page, r); err != nil {
 		return err
 	}
-	if err := os.WriteFile(set.file, page.Bytes(), 0o666); err != nil {
+	if err := os.WriteFile(set.file+".part", page.Bytes(), 0o666); err != nil {
+		return err
+	}
+	if err := os.Rename(set.file+".part", set.file); err != nil {
 		return err
 	}
 	log.Printf("%s shows %d records of %d days, %d with an error", set.file, r.Records, len(r.Days), r.Errors)
