@@ -28,8 +28,8 @@
 //     more records than were found, this is reported.
 //   - Failure. Page 1 is requested until that succeeds, and a batch is stored until that succeeds. Another
 //     page that the new records depend on is requested five times. A page that fails ends the poll, which
-//     stores the records that are new whatever that page has. A sweep follows after a minute. After a quarter
-//     of an hour without a complete sweep, pages that fail are skipped.
+//     stores the records that are new without it. A sweep follows after a minute. After a quarter of an hour
+//     without a complete sweep, pages that fail are skipped.
 //
 // Some details:
 //

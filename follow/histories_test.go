@@ -310,8 +310,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// A list of which records are inserted or deleted between the requests of a poll, with small pages and
-// windows.
+// Records are inserted or deleted between the requests of a poll, with small pages and windows.
 func TestChangesBetweenRequestsLoseAndRepeatNoRecord(t *testing.T) {
 	for seed := *firstHistory; seed < *firstHistory+10**histories; seed++ {
 		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
 }
 
 // Before page 3, more records are inserted than were read. Later batches have the newest ones: otherwise,
-// those that were not stored before the stop would stand below known ones.
+// records that were not stored before the stop would stand below known ones.
 func TestStopBetweenBatchesOfAPollWithABurstLosesNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

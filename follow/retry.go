@@ -12,8 +12,8 @@ import (
 
 // untilSuccess makes a step until it succeeds, but at most the given number of attempts. It also ends if ctx
 // ends or the follower was replaced, and, if the number is limited, at a Retry-After of more than a minute.
-// It reports each error but the last. The wait after an error doubles, up to a minute. A longer Retry-After is
-// kept.
+// It reports each error but the last. The wait after an error doubles, up to a minute. A longer Retry-After
+// is kept.
 func (f *Follower[T]) untilSuccess(
 	ctx context.Context, c cause, attempts int, wait time.Duration, step func() error,
 ) error {

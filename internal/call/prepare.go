@@ -65,7 +65,7 @@ func (c *Caller) waitForSlot(s *state) (final *Failure) {
 }
 
 // nextKey sets the key of the next attempt to the key of the source. If the source returns the rejected key
-// again, the final failure is that of the latest attempt, usually the rejection, which says more.
+// again, the final failure is the one of the latest attempt, usually the rejection, which says more.
 func (c *Caller) nextKey(s *state) (final *Failure) {
 	const step = "access key: "
 	if s.endErr() != nil {
