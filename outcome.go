@@ -17,7 +17,7 @@ import (
 //   - "canceled", "timeout": a context was canceled, or a timeout or deadline has passed
 //   - "no_response": any other [*RequestError]
 //   - "inconsistent_list": [ErrInconsistentList], of an iteration
-//   - "other": any other error, for example if an argument is invalid, or of package follow
+//   - "other": any other error, for example if an argument is invalid; package follow has another Outcome
 func Outcome(err error) string {
 	apiErr, isErrorResponse := errors.AsType[*APIError](err)
 	_, isDecodeError := errors.AsType[*DecodeError](err)
