@@ -41,7 +41,7 @@ func TestBacklogWithoutAKnownRecordIsReportedOnce(t *testing.T) {
 		assert.Equal(t, numbers(2001, 3000), db.records)
 		require.Len(t, r.errors(), 1)
 		assert.ErrorIs(t, r.errors()[0], follow.ErrMissing)
-		assert.ErrorContains(t, r.errors()[0], "no known record is left among 1000 others")
+		assert.ErrorContains(t, r.errors()[0], "no known record is left; of the other 1000, 100 count as new")
 	})
 }
 
@@ -51,7 +51,7 @@ func TestBacklogOfWhichNoRecordIsNewIsReadOnce(t *testing.T) {
 		r, db := catchUp(t, s, numbers(3000, 2001))
 		assert.Empty(t, db.records)
 		require.Len(t, r.errors(), 1)
-		assert.ErrorContains(t, r.errors()[0], "of which 0 count as new")
+		assert.ErrorContains(t, r.errors()[0], "of the other 1000, 0 count as new")
 	})
 }
 

@@ -88,6 +88,20 @@ func TestShortListOfWhichNoKnownRecordIsLeftIsReported(t *testing.T) {
 	})
 }
 
+// A list with a filter has few records, which the service deletes after some time.
+func TestRecordAfterAnEmptyListIsDeliveredWithoutAReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(5, 1)}
+		r, db := startOn(t, s)
+		s.change(func([]int64) []int64 { return nil })
+		wait(time.Hour)
+		s.prepend(6, 7)
+		wait(time.Hour)
+		assert.Equal(t, []int64{6, 7}, db.stored())
+		assert.Empty(t, r.errors())
+	})
+}
+
 // Pages are so long that each poll goes as far as a sweep. Another server, which is four polls behind, hides
 // a record.
 func TestPollsThatGoAsFarAsSweepsForgetNoRecord(t *testing.T) {

@@ -37,8 +37,8 @@
 //     are a PollInterval apart then, its first records are new.
 //   - The first poll after a restart is a sweep. If records became known in a sweep and none is new, the
 //     position is stored in a batch without records.
-//   - If no known record is left, that is also reported as missing. [Status] has such an error until the next
-//     sweep.
+//   - If no known record is left, that is also reported as missing, unless the poll before saw an empty list,
+//     and all records since are new. [Status] has such an error until the next sweep.
 //   - If the total falls six times at one page, the page fails. Once pages that fail are skipped, the poll
 //     reads such a page, and goes on.
 //   - A poll holds at most 200,000 new records. If there are more, it delivers the oldest, and the next poll
@@ -118,9 +118,9 @@ type Batch[T any] struct {
 	// none in the first batch of a first start, nor after a sweep that changed only the Position: store that
 	// batch, too.
 	Records []T
-	// Omitted holds new records that cannot be decoded. A program may send an alert for their JSON. Their order
-	// relative to Records is not known. A record without an id gets a negative one, which is computed from its
-	// JSON.
+	// Omitted holds new records that cannot be decoded, or whose id is 0. A program may send an alert for their
+	// JSON. Their order relative to Records is not known. A record without an integer as its id gets a negative
+	// one, which is computed from the text of its id, or from its JSON.
 	Omitted []msgpush.OmittedRecord
 	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
 	Position string
@@ -147,6 +147,7 @@ type Follower[T any] struct {
 	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
 	failures failures
 	mustWait time.Duration // before the next reading, by Retry-After
+	wasEmpty bool          // the list, in the latest poll
 
 	numbers      listNumbers
 	checkedPages int              // the number of pages when checkOrder was called

@@ -90,7 +90,7 @@ func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {
 	})
 }
 
-func TestRecordWhoseIDIsZeroIsRecognizedByItsJSON(t *testing.T) {
+func TestRecordWhoseIDIsZeroIsOmittedAndRecognizedByItsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(30, 1)}
 		pager := s.pager(20)
@@ -101,7 +101,12 @@ func TestRecordWhoseIDIsZeroIsRecognizedByItsJSON(t *testing.T) {
 		wait(time.Hour)
 		s.prepend(2002)
 		wait(time.Hour)
-		assert.Equal(t, []int64{1001, 2002}, db.stored())
+		assert.Empty(t, db.stored())
+		require.Len(t, db.omitted, 2)
+		assert.Equal(t, "1001", string(db.omitted[0].JSON))
+		assert.Equal(t, "2002", string(db.omitted[1].JSON))
+		assert.Negative(t, db.omitted[0].ID)
+		assert.EqualError(t, db.omitted[1].Err, "the record has the id 0, which is that of a record without one")
 		assert.Empty(t, r.errors())
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"example.com/msgpush"
@@ -16,14 +17,10 @@ func (f *Follower[T]) items(page *msgpush.Page[T]) []item[T] {
 	for i := range items {
 		isOmitted := len(list) == 0 || len(omitted) > 0 && omitted[0].Index <= i
 		if isOmitted {
-			record := omitted[0]
-			if record.ID == 0 {
-				record.ID = idOf(record.JSON)
-			}
-			items[i] = item[T]{stamp: stamp{id: record.ID}, omitted: &record}
+			items[i] = f.omittedItem(omitted[0])
 			omitted = omitted[1:]
 		} else {
-			items[i] = item[T]{stamp: stamp{f.id(list[0]), f.created(list[0])}, record: list[0]}
+			items[i] = f.item(list[0], i)
 			list = list[1:]
 		}
 	}
@@ -33,13 +30,23 @@ func (f *Follower[T]) items(page *msgpush.Page[T]) []item[T] {
 	return items
 }
 
-// id returns the id of a record. One whose id is 0 has none.
-func (f *Follower[T]) id(record T) int64 {
-	if id := f.pager.ID(record); id != 0 {
-		return id
+var errNoID = errors.New("the record has the id 0, which is that of a record without one")
+
+// item returns a record of a page. A record without an id is left out: a program needs the id to store it.
+func (f *Follower[T]) item(record T, index int) item[T] {
+	id := f.pager.ID(record)
+	if id != 0 {
+		return item[T]{stamp: stamp{id, f.created(record)}, record: record}
 	}
 	text, _ := json.Marshal(record) // nil for a type that has no JSON: these records count as one
-	return idOf(text)
+	return f.omittedItem(msgpush.OmittedRecord{Index: index, JSON: text, Err: errNoID})
+}
+
+func (f *Follower[T]) omittedItem(record msgpush.OmittedRecord) item[T] {
+	if record.ID == 0 {
+		record.ID = idOf(record.JSON)
+	}
+	return item[T]{stamp: stamp{id: record.ID}, omitted: &record}
 }
 
 // idOf returns a negative id for a record without an integer one: from its id, if that is a text, or from the

@@ -20,6 +20,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.wasEmpty = r.records == 0
 	newItems := r.newItems()
 	leavesNewer := r.hasDropped() && len(newItems) > 0 // the next poll finds them
 	if leavesNewer && (r.isNoneLeft() || r.missed > 0) {
@@ -115,6 +116,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		firstTotal: p.page.Total,
 		maxTotal:   max(p.page.Total, f.numbers.maxTotal),
 		isSweep:    isSweep,
+		wasEmpty:   f.wasEmpty,
 		seen:       paging.IDSet{},
 		sinceRise:  -1,
 	}

@@ -31,6 +31,7 @@ type reading[T any] struct {
 	firstTotal int64 // by the first response
 	maxTotal   int64 // the highest one since the latest sweep, by the pages that may have new records
 	isSweep    bool  // it goes on until it has the depth of a sweep
+	wasEmpty   bool  // the list, in the poll before
 	ending     ending
 	hasGap     bool // records were skipped, and others were read behind them
 
@@ -256,6 +257,9 @@ func (r *reading[T]) isNoneLeft() bool {
 	return r.known == 0 && len(r.items) > 0 && !wasEmpty
 }
 
+// haveAllCome reports whether the list was empty in the poll before, and all records since count as new.
+func (r *reading[T]) haveAllCome(found int) bool { return r.wasEmpty && found == r.records }
+
 // coversList reports whether the latest sweep and this poll read the whole list.
 func (r *reading[T]) coversList() bool {
 	wasEmpty := len(r.position.known) == 0 // then each record is new
@@ -267,8 +271,8 @@ func (r *reading[T]) coversList() bool {
 func (r *reading[T]) missing(found int) error {
 	lacks := r.firstTotal - r.position.Total - int64(found)
 	switch {
-	case r.isNoneLeft():
-		const format = "%w: no known record is left among %d others, of which %d count as new"
+	case r.isNoneLeft() && !r.haveAllCome(found):
+		const format = "%w: no known record is left; of the other %d, %d count as new"
 		return errorf(format, ErrMissing, r.records, found)
 	case r.missed > 0:
 		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, r.missed, r.window)

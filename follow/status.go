@@ -15,7 +15,7 @@ var ErrHangs = errors.New("msgpush: following a list: no step has ended")
 
 // A Status is the state of a [Follower]. A zero time stands for never.
 type Status struct {
-	// LastPoll is when a poll last succeeded.
+	// LastPoll is when a poll last succeeded, and store had stored its batches.
 	LastPoll time.Time
 	// PollingSince is when the current poll began, or zero between two polls.
 	PollingSince time.Time
