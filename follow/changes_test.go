@@ -116,18 +116,64 @@ func TestServiceThatIgnoresThePageNumberCostsFourRequests(t *testing.T) {
 	})
 }
 
-// The import has the records below 2001, and stands between the known ones 5001 and 5000.
 func TestImportOfThousandsOfOldRecordsIsDelivered(t *testing.T) {
 	for _, length := range []int64{100, 2000} {
 		inBubble(t, fmt.Sprintf("%d records", length), func(t *testing.T) {
-			s := &service{list: append(numbers(5010, 5000), numbers(4000, 3000)...)}
-			_, db := start(t, s.pager(20), follow.Options{Window: 20})
-			wait(time.Minute)
-			s.change(func(list []int64) []int64 { return slices.Insert(list, 10, numbers(length, 1)...) })
-			wait(time.Hour)
+			s, db := followImport(t, length)
 			assert.Equal(t, numbers(1, length), db.stored())
+			assert.LessOrEqual(t, slices.Max(s.requests), int(length/20)+4)
 		})
 	}
+}
+
+// followImport follows a list into which old records are imported below ten known ones.
+func followImport(t *testing.T, length int64) (*service, *database) {
+	t.Helper()
+	s := &service{list: append(numbers(50_010, 50_000), numbers(40_000, 39_000)...)}
+	_, db := start(t, s.pager(20), follow.Options{Window: 20})
+	wait(time.Minute)
+	s.change(func(list []int64) []int64 {
+		s.requests = nil
+		return slices.Insert(list, 10, numbers(length, 1)...)
+	})
+	wait(time.Hour)
+	return s, db
+}
+
+func TestImportOfMoreThanFiveThousandRecordsIsNotReadToItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, db := followImport(t, 20_000)
+		assert.Empty(t, db.stored())
+		assert.Less(t, slices.Max(s.requests), 260)
+	})
+}
+
+// The total falls by 5, and rises by 38 before the page is requested again: 43 records were inserted, and three of
+// them are on page 3 then.
+func TestInsertionsThatHideADeletionAreDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		pager, o := s.pager(20), follow.Options{Window: 20}
+		r, db := start(t, pager, o)
+		wait(time.Minute)
+		r.stop()
+		requests := 0
+		s.setEdit(func(int, *page) {
+			requests++
+			switch requests {
+			case 1:
+				s.list = append(numbers(1005, 1001), s.list...)
+			case 2:
+				s.list = s.list[:1000]
+			case 3:
+				s.list = append(numbers(1043, 1006), s.list...)
+			}
+		})
+		r = restart(t, pager, db, o)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1043), db.stored())
+		assert.Empty(t, r.errors())
+	})
 }
 
 // The service has two servers. One of them shows the list as it was five seconds ago.

@@ -244,12 +244,10 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 		}
 	}
 	for errs.OfContext(ctx) == nil {
-		f.update(func(s *Status) { s.PollingSince = time.Now() })
 		err := f.poll(ctx)
 		if errors.Is(err, ErrReplaced) {
 			return err
 		}
-		f.update(func(s *Status) { s.PollingSince = time.Time{} })
 		if err == nil {
 			f.update(func(s *Status) { s.LastPoll = time.Now() })
 		}

@@ -387,6 +387,24 @@ func TestListThatIsNewestLastIsFollowedThoughManyTimesAreEqual(t *testing.T) {
 }
 
 // Migrated records have one time. Then a queue is flushed in reverse.
+func TestSingleWrongTimesHideNoOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 1000), created: func(n int64) msgpush.DateTime {
+			switch n % 10 {
+			case 3:
+				return created(1)
+			case 7:
+				return created(5000)
+			}
+			return created(n)
+		}}
+		_, db := startOn(t, s)
+		s.change(func(list []int64) []int64 { return append(list, 1001, 1002) })
+		wait(time.Minute)
+		assert.Equal(t, []int64{1001, 1002}, db.stored())
+	})
+}
+
 func TestFewTimesAmongManyEqualOnesDecideNoOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}

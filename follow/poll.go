@@ -105,6 +105,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 // read reads pages until the rules end the poll, or a page fails. It returns an error if ctx has ended, if
 // the next poll must be a first start, or if a page fails above all known records.
 func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], error) {
+	f.update(func(s *Status) { s.PollingSince = time.Now() })
 	p, err := f.newestPage(ctx, isSweep)
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func (f *Follower[T]) attemptsFor(number int, n need) int {
 func (f *Follower[T]) pageFailed(err error) {
 	f.failed(ofSweep, err)
 	f.sweepSoon(time.Now())
-	f.mustWait = f.spread(retryAfter(err))
+	f.mustWait = max(f.mustWait, f.spread(retryAfter(err)))
 }
 
 // pageOnce requests a page. An error response for a page that the list does not have stands for an empty

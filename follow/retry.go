@@ -51,6 +51,7 @@ func (f *Follower[T]) spread(wait time.Duration) time.Duration { return wait + f
 
 // pause waits until the next reading, for longer if a page that failed had a Retry-After.
 func (f *Follower[T]) pause(ctx context.Context, wait time.Duration) {
+	f.update(func(s *Status) { s.PollingSince = time.Time{} })
 	f.sleep(ctx, max(wait, f.mustWait))
 	f.mustWait = 0
 }

@@ -206,6 +206,51 @@ func TestLongRetryAfterOfAnotherPageDelaysABatchOnce(t *testing.T) {
 	}
 }
 
+func TestRetryAfterOfASkippedPageIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		startOn(t, s)
+		s.setFail(func(number int) error {
+			switch number {
+			case 3:
+				return &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute}
+			case 4:
+				return errFailed
+			}
+			return nil
+		})
+		wait(12 * time.Hour)
+		count := 0
+		for _, number := range s.requests {
+			if number == 3 {
+				count++
+			}
+		}
+		assert.LessOrEqual(t, count, 2+24, "at the first start, and then twice an hour")
+	})
+}
+
+func TestRetryAfterOfMoreThanAnHourIsCapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(50, 1)}
+		_, db := startOn(t, s)
+		s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 503, RetryAfter: 5 * time.Hour}))
+		wait(11 * time.Second)
+		s.setFail(nil)
+		s.prepend(51)
+		wait(67 * time.Minute)
+		assert.Equal(t, []int64{51}, db.stored())
+	})
+}
+
+func TestPauseOfTheFirstStartIsNoLongPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := start(t, new(service).pager(20), follow.Options{PollInterval: time.Hour})
+		wait(30 * time.Minute)
+		assert.NoError(t, r.Status().Check(10*time.Minute))
+	})
+}
+
 func TestIdleDayStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, db := startOn(t, &service{list: numbers(1000, 1)})

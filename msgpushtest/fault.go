@@ -138,6 +138,10 @@ func (w *faultWriter) WriteHeader(status int) {
 	if w.wrote {
 		return
 	}
+	if status < http.StatusOK { // an informational response before the final one
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
 	w.wrote = true
 	maps.Copy(w.Header(), w.fault.header)
 	w.ResponseWriter.WriteHeader(cmp.Or(w.fault.status, status))

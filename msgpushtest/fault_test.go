@@ -238,6 +238,19 @@ func TestFunctionOfRespondMayFlush(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+func TestHeaderOfAFaultIsThatOfTheFinalResponse(t *testing.T) {
+	server := msgpushtest.New(t)
+	server.Inject(msgpushtest.Respond(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusNotFound)
+	}).WithHeader("X-Own", "1"))
+	resp, err := http.Get(server.URL)
+	require.NoError(t, err)
+	resp.Body.Close()
+	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+	assert.Equal(t, "1", resp.Header.Get("X-Own"))
+}
+
 func TestErrorResponseHasDataOnlyIfItIsGiven(t *testing.T) {
 	server := msgpushtest.New(t)
 	for name, tt := range map[string]struct {

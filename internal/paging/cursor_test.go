@@ -245,3 +245,15 @@ func TestPagesWithoutANewRecordAreLimited(t *testing.T) {
 		})
 	}
 }
+
+func TestLimitGrowsByTwoForEachPageThatIsMostlyNew(t *testing.T) {
+	l := limit{mostlyNew: 7, otherPages: 114}
+	assert.True(t, l.allowsStepBack())
+	assert.True(t, l.allowsPage(1))
+	l.otherPages = 115
+	assert.False(t, l.allowsStepBack())
+	l.otherPages = 227
+	assert.True(t, l.allowsPage(1))
+	l.otherPages = 228
+	assert.False(t, l.allowsPage(1))
+}
