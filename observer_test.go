@@ -44,6 +44,7 @@ func TestObserverSeesEachAttempt(t *testing.T) {
 			assert.Equal(t, i+1, a.Number)
 			assert.Equal(t, transport.Times[i], a.Start.Sub(start))
 			assert.Equal(t, i < 3, a.Retry)
+			assert.Equal(t, i < 3, a.Wait > 0)
 		}
 		fixtures.OnlyError[*msgpush.APIError](t, got[0].Err)
 		fixtures.OnlyError[*msgpush.RequestError](t, got[1].Err)

@@ -186,6 +186,7 @@ func TestPositionDoesNotGrowIfSweepsAreRefused(t *testing.T) {
 		wait(time.Minute)
 		assert.Equal(t, numbers(1001, 6000), db.stored())
 		assert.Less(t, len(db.position), 2000)
+		assert.NotContains(t, s.requests, 13, "two pages are skipped")
 		assert.ErrorContains(t, r.Status().Check(time.Hour), "HTTP 400")
 		assert.Empty(t, r.missing())
 	})

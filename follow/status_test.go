@@ -251,6 +251,36 @@ func TestPauseOfTheFirstStartIsNoLongPoll(t *testing.T) {
 	})
 }
 
+func TestFailureCostsTenSecondsAlsoIfPollsAreRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := start(t, s.pager(20), follow.Options{PollInterval: time.Hour})
+		wait(time.Minute)
+		s.prepend(numbers(1001, 1030)...)
+		hasFailed := false
+		s.setFail(func(number int) error {
+			if number == 2 && !hasFailed {
+				hasFailed = true
+				return errFailed
+			}
+			return nil
+		})
+		wait(time.Hour + 8*time.Minute)
+		assert.Equal(t, numbers(1001, 1030), db.stored())
+	})
+}
+
+func TestShortListIsOneRequestWithoutAPageSize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(5, 1)}
+		s.edit = func(_ int, p *page) { p.PageSize = 0 }
+		startOn(t, s)
+		s.prepend(6)
+		wait(time.Hour)
+		assert.Equal(t, 1, slices.Max(s.requests))
+	})
+}
+
 func TestIdleDayStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, db := startOn(t, &service{list: numbers(1000, 1)})
