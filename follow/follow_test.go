@@ -106,7 +106,7 @@ func TestRecordWhoseIDIsZeroIsOmittedAndRecognizedByItsJSON(t *testing.T) {
 		assert.Equal(t, "1001", string(db.omitted[0].JSON))
 		assert.Equal(t, "2002", string(db.omitted[1].JSON))
 		assert.Negative(t, db.omitted[0].ID)
-		assert.EqualError(t, db.omitted[1].Err, "the record has the id 0, which is that of a record without one")
+		assert.EqualError(t, db.omitted[1].Err, "the record has no id, or the id 0")
 		assert.Empty(t, r.errors())
 	})
 }

@@ -30,7 +30,7 @@ func (f *Follower[T]) items(page *msgpush.Page[T]) []item[T] {
 	return items
 }
 
-var errNoID = errors.New("the record has the id 0, which is that of a record without one")
+var errNoID = errors.New("the record has no id, or the id 0")
 
 // item returns a record of a page. A record without an id is left out: a program needs the id to store it.
 func (f *Follower[T]) item(record T, index int) item[T] {

@@ -105,9 +105,10 @@ func (r *reading[T]) placeAbove(id int64) {
 	if r.sinceRise < 0 || r.known > 0 {
 		return
 	}
-	before, since := r.items[:r.sinceRise], slices.Clone(r.items[r.sinceRise:])
+	before := r.items[:r.sinceRise]
 	at := slices.IndexFunc(before, func(it item[T]) bool { return it.id == id })
 	if at >= 0 {
+		since := slices.Clone(r.items[r.sinceRise:])
 		r.items = slices.Insert(before, at, since...)
 		r.sinceRise = -1
 	}
@@ -253,8 +254,8 @@ func (r *reading[T]) hasKnownAbove(newItems []item[T]) bool {
 
 // isNoneLeft reports whether no known record was found in a list that had others.
 func (r *reading[T]) isNoneLeft() bool {
-	wasEmpty := len(r.position.known) == 0 && r.position.Whole
-	return r.known == 0 && len(r.items) > 0 && !wasEmpty
+	hadNone := len(r.position.known) == 0 && r.position.Whole
+	return r.known == 0 && len(r.items) > 0 && !hadNone
 }
 
 // haveAllCome reports whether the list was empty in the poll before, and all records since count as new.
@@ -262,8 +263,8 @@ func (r *reading[T]) haveAllCome(found int) bool { return r.wasEmpty && found ==
 
 // coversList reports whether the latest sweep and this poll read the whole list.
 func (r *reading[T]) coversList() bool {
-	wasEmpty := len(r.position.known) == 0 // then each record is new
-	return r.position.Whole && (wasEmpty || r.ending == atEnd)
+	hadNone := len(r.position.known) == 0 // then each record is new
+	return r.position.Whole && (hadNone || r.ending == atEnd)
 }
 
 // missing returns an error if no known record is left, if records were missed, or if the total grew by more
