@@ -15,42 +15,40 @@
 // known if its id is in the position, which holds the ids of the records at the newest places.
 //
 //   - New. An unknown record is new if fewer than Window known ones stand above it, and a known one stands
-//     below it. If the latest sweep and this poll both read the whole list, no known one needs to stand
-//     below. If no known one is left, a record is new if it was created after all of them.
-//   - First start. The records that exist become known, and none is new. They are read twice, since a reading
-//     misses a record if another one is deleted meanwhile.
+//     below it. If no known one is left, a record is new if it was created after all of them.
+//   - First start. The records that exist become known, and none is new.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window
-//     known records were seen. If the total falls between two pages, it goes back by as many records, since
-//     they may have moved.
+//     known records were seen.
 //   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the first
 //     known one on. They become known; ids that three sweeps have not seen are forgotten.
-//   - Missing. If a sweep sees an unknown record between known ones that is not new, or if the total grew by
-//     more records than were found, this is reported.
-//   - Failure. Page 1 is requested until that succeeds, and a batch is stored until that succeeds. Another
-//     page that the new records depend on is requested five times. A page that fails ends the poll, which
-//     stores the records that are new without it. A sweep follows after a minute. After a quarter of an hour
-//     without a complete sweep, pages that fail are skipped.
+//   - Missing. If a sweep sees an unknown record between known ones that is not new, if the total grew by
+//     more records than were found, or if no known record is left, this is reported.
+//   - Failure. The newest page is requested until that succeeds, and a batch is stored until that succeeds.
+//     Another page is requested five times if new records depend on it, and otherwise once. If it fails and
+//     the page behind it does not, it is skipped. If both fail, the poll ends: it stores the records that are
+//     new without them, and a sweep follows after a minute.
 //
 // Some details:
 //
-//   - The first batch has only the position. If the list is empty in both readings of the first start, which
-//     are a PollInterval apart then, its first records are new.
+//   - The first batch has only the position. The first start reads the list twice, since a reading misses a
+//     record if another one is deleted meanwhile. If the list is empty both times, a PollInterval apart, its
+//     first records are new.
+//   - If the latest sweep and this poll both read the whole list, no known record needs to stand below a new one.
 //   - The first poll after a restart is a sweep. If records became known in a sweep and none is new, the
 //     position is stored in a batch without records.
-//   - If no known record is left, that is also reported as missing, unless the poll before saw an empty list,
-//     and all records since are new. [Status] has such an error until the next sweep.
-//   - If the total falls six times at one page, the page fails. Once pages that fail are skipped, the poll
-//     reads such a page, and goes on.
+//   - If the total falls before a known record was read, a poll goes back by as many records, up to five times:
+//     they may have moved to pages that were read before. If so many records are inserted during a sweep that
+//     the next page has some of them, the sweep ends, and is made again after a minute.
+//   - That no known record is left is not reported if the poll before saw an empty list, and all records
+//     since are new.
 //   - A poll holds at most 200,000 new records. If there are more, it delivers the oldest, and the next poll
-//     reads the list again. Of the records that a poll delivers, the newest 10,000, or 4 × Window, stay
-//     known.
-//   - After two skipped pages in a row, a poll reads no further: the service may refuse all deep pages. A
-//     sweep that has read on behind a skipped page forgets no id, and reports nothing as missing, unless no
-//     known record is left. The next sweep follows after a minute, too.
-//   - Some services cap the total. So a sweep also requests the page behind a full last page. If that page
-//     fails, it is the end.
+//     reads the list again.
+//   - A sweep that has skipped a page forgets no id, and reports nothing as missing.
+//   - The list ends at a page without records, or at an error for a page that is not promised by the numbers
+//     of the responses. If pages fail for a quarter of an hour, and no known record stands above them, the list
+//     is taken to end there, too: some services refuse deep pages.
 //   - The second attempt follows after PollInterval, but after 10 s at the latest. Then the waits double, up
-//     to a minute. A longer Retry-After is kept, up to an hour: for page 1 before the next attempt, for
+//     to a minute. A longer Retry-After is kept, up to an hour: for the newest page before the next attempt, for
 //     another page before the next poll.
 //
 // docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.
@@ -113,10 +111,9 @@ func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format,
 
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {
-	// Records holds new records, the oldest first, in the order of the list. If responses have no total, records
-	// that are inserted during a poll may come in another order. With Omitted, there are at most 500. There are
-	// none in the first batch of a first start, nor after a sweep that changed only the Position: store that
-	// batch, too.
+	// Records holds new records, the oldest first, in the order of the list; docs/following.md names the
+	// exceptions. With Omitted, there are at most 500. There are none in the first batch of a first start, nor
+	// after a sweep that changed only the Position: store that batch, too.
 	Records []T
 	// Omitted holds new records that cannot be decoded, or whose id is 0. A program may send an alert for their
 	// JSON. Their order relative to Records is not known. A record without an integer as its id gets a negative
@@ -146,12 +143,12 @@ type Follower[T any] struct {
 	stored   string    // the position that was stored last
 	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
 	failures failures
-	mustWait time.Duration // before the next reading, by Retry-After
-	wasEmpty bool          // the list, in the latest poll
-
-	numbers      listNumbers
-	checkedPages int              // the number of pages when checkOrder was called
-	behindEnd    *msgpush.Page[T] // stands for a page that the list does not have
+	mustWait time.Duration    // before the next reading, by Retry-After
+	wasEmpty bool             // the list, in the latest poll
+	pages    int              // of the list, by the latest response; 0: not reported
+	longest  int              // the number of records of the longest page
+	maxTotal int64            // the highest total at the beginning of a poll since the latest sweep
+	noPage   *msgpush.Page[T] // stands for a page behind the end that was an error
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
@@ -186,15 +183,15 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	o.SweepInterval = cmp.Or(o.SweepInterval, 10*time.Minute)
 	o.Window = cmp.Or(o.Window, 200)
 	return &Follower[T]{
-		pager:     pager,
-		options:   o,
-		random:    rand.N[time.Duration],
-		maxHeld:   maxHeld,
-		position:  position,
-		stored:    o.Position,
-		numbers:   listNumbers{maxTotal: position.Total},
-		behindEnd: new(msgpush.Page[T]),
-		status:    Status{NextStep: time.Now()},
+		pager:    pager,
+		options:  o,
+		random:   rand.N[time.Duration],
+		maxHeld:  maxHeld,
+		position: position,
+		stored:   o.Position,
+		maxTotal: position.Total,
+		noPage:   new(msgpush.Page[T]),
+		status:   Status{NextStep: time.Now()},
 	}, nil
 }
 
@@ -257,9 +254,10 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 }
 
 // deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
-func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnownAbove bool) error {
+func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 	slices.Reverse(newItems)
-	delivered := 0
+	keeps := max(maxBurst, 4*f.options.Window)
+	delivered, forgotten := 0, 0
 	for chunk := range slices.Chunk(newItems, batchSize) {
 		var batch Batch[T]
 		for _, it := range chunk {
@@ -272,8 +270,9 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 			}
 		}
 		delivered += len(chunk)
-		if n := max(maxBurst, 4*f.options.Window); delivered > n && !haveKnownAbove {
-			f.forgetBelow(newItems[delivered-n : delivered])
+		for delivered-forgotten > keeps { // otherwise, a long catch-up would store ever longer positions
+			f.position.forget(newItems[forgotten].id)
+			forgotten++
 		}
 		if err := f.storeBatch(ctx, batch); err != nil {
 			return err
@@ -283,22 +282,12 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 	return nil
 }
 
-// forgetBelow forgets all other ids, which stand below these records: otherwise, a long catch-up would store
-// ever longer positions.
-func (f *Follower[T]) forgetBelow(newest []item[T]) {
-	clear(f.position.known)
-	for _, it := range newest {
-		f.position.known[it.id] = 0
-	}
-	f.position.Whole = false // the rest of the list is not known any more
-}
-
 // storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or if
 // another process has stored a batch.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
 	f.stored = batch.Position
-	return f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func() error {
+	err := f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func() error {
 		f.beginStep()
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
@@ -308,4 +297,8 @@ func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 		}
 		return errorf("%w: %w", ErrStore, err)
 	})
+	if err == nil {
+		f.succeeded(ofStore)
+	}
+	return err
 }

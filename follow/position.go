@@ -93,6 +93,12 @@ func (p *position) add(s stamp) {
 	p.Newest = max(p.Newest, s.created)
 }
 
+// forget forgets a record.
+func (p *position) forget(id int64) {
+	delete(p.known, id)
+	p.Whole = false // a record of the list is not known
+}
+
 // keep makes records known. In a sweep, it forgets ids that this one and the two before have not seen. It
 // reports whether a record was not known before.
 func (p *position) keep(stamps []stamp, isSweep bool) (hasNewlyKnown bool) {

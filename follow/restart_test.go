@@ -38,38 +38,6 @@ func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
 	})
 }
 
-// Before page 3, more records are inserted than were read. Later batches have the newest ones: otherwise,
-// records that were not stored before the stop would stand below known ones.
-func TestStopBetweenBatchesOfAPollWithABurstLosesNoRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		r, db := startOn(t, s)
-		r.stop()
-		s.prepend(numbers(1001, 1300)...)
-		s.setEdit(func(number int, _ *page) {
-			if number == 2 && len(s.list) == 1300 {
-				s.list = numbers(1600, 1)
-			}
-		})
-		f, err := follow.New(s.pager(20), follow.Options{Position: db.position})
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		err = f.Run(ctx, func(ctx context.Context, b batch) error {
-			if len(db.records) > 0 {
-				cancel() // after the first batch with records
-				return ctx.Err()
-			}
-			return db.store(ctx, b)
-		})
-		require.NoError(t, err)
-		require.Len(t, db.records, 500)
-		r = restart(t, s.pager(20), db, follow.Options{})
-		wait(time.Hour)
-		assert.Equal(t, numbers(1001, 1600), db.stored())
-		assert.Empty(t, r.errors())
-	})
-}
-
 // Its records would be new: a changed filter would cause an alert for each of them.
 func TestPositionOfAnotherListIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,25 +12,23 @@ import (
 
 // untilSuccess makes a step until it succeeds, but at most the given number of attempts. It also ends if ctx
 // ends or the follower was replaced, and, if the number is limited, at a Retry-After of more than a minute.
-// It reports each error but the last. The wait after an error doubles, up to a minute. A longer Retry-After
-// is kept.
+// It reports each error. The wait after an error doubles, up to a minute. A longer Retry-After is kept.
 func (f *Follower[T]) untilSuccess(
 	ctx context.Context, c cause, attempts int, wait time.Duration, step func() error,
 ) error {
 	for n := 1; errs.OfContext(ctx) == nil; n++ {
 		err := step()
-		if err == nil {
-			f.succeeded(c)
-			return nil
+		if err == nil || errors.Is(err, ErrReplaced) {
+			return err
 		}
 		if errs.OfContext(ctx) != nil {
 			break // err may be the error of the context
 		}
+		f.failed(c, err)
 		isTooLong := attempts < math.MaxInt && retryAfter(err) > time.Minute
-		if n == attempts || isTooLong || errors.Is(err, ErrReplaced) {
+		if n == attempts || isTooLong {
 			return err
 		}
-		f.failed(c, err)
 		f.sleep(ctx, max(f.jitter(wait), f.spread(retryAfter(err))))
 		wait = min(2*wait, time.Minute)
 	}

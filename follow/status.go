@@ -115,20 +115,9 @@ func (f *Follower[T]) failed(c cause, err error) {
 	if f.failures[c].err == nil {
 		f.failures[c].since = time.Now()
 	}
-	isLastAttempt := c == ofSweep && f.failures[ofPoll].err != nil
-	if isLastAttempt {
-		f.failures[c].since = earlier(f.failures[c].since, f.failures[ofPoll].since)
-	}
 	f.failures[c].err = err
 	f.updateFailure()
 	f.report(err)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // succeeded takes the success of a step.

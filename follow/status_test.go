@@ -270,17 +270,6 @@ func TestFailureCostsTenSecondsAlsoIfPollsAreRare(t *testing.T) {
 	})
 }
 
-func TestShortListIsOneRequestWithoutAPageSize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(5, 1)}
-		s.edit = func(_ int, p *page) { p.PageSize = 0 }
-		startOn(t, s)
-		s.prepend(6)
-		wait(time.Hour)
-		assert.Equal(t, 1, slices.Max(s.requests))
-	})
-}
-
 func TestIdleDayStoresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, db := startOn(t, &service{list: numbers(1000, 1)})
