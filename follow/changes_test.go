@@ -103,6 +103,26 @@ func TestPageThatIsPushedDownEndsNoPoll(t *testing.T) {
 	})
 }
 
+// Without numbers, three pages in a row that have the records of the page before are the end of a list.
+func TestPagesThatArePushedDownNowAndThenAreNotTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		inserted := int64(1400)
+		s.edit = func(number int, p *page) {
+			p.Total, p.Pages = 0, 0
+			isNext := number == 5+3*int(inserted-1400)/20
+			if isNext && inserted < 1500 && len(s.list) > 1000 {
+				s.list = append(numbers(inserted+20, inserted+1), s.list...)
+				inserted += 20
+			}
+		}
+		_, db := startOn(t, s)
+		s.prepend(numbers(1001, 1400)...)
+		wait(time.Hour)
+		assert.ElementsMatch(t, numbers(1001, 1500), db.stored())
+	})
+}
+
 func TestServiceThatIgnoresThePageNumberCostsFourRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
@@ -311,6 +331,7 @@ func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
 		r, db := startOn(t, s)
 		s.change(func([]int64) []int64 { return nil })
 		wait(time.Hour)
+		assert.Len(t, db.batches, 1, "the position has not changed")
 		s.change(func([]int64) []int64 { return append([]int64{1001}, numbers(500, 1)...) })
 		wait(time.Hour)
 		assert.Equal(t, []int64{1001}, db.records)

@@ -53,6 +53,23 @@ func TestPageThatAlwaysFailsInACatchUpIsSkipped(t *testing.T) {
 	}
 }
 
+// A sweep finds the late record 1031. The next one would follow after ten minutes.
+func TestSweepFollowsAMinuteAfterAPollThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		s.setFail(failFrom(2, errFailed))
+		s.prepend(numbers(1001, 1030)...)
+		wait(5 * time.Minute)
+		require.Empty(t, db.stored())
+		s.setFail(nil)
+		wait(30 * time.Second)
+		s.insertAt(150, 1031)
+		wait(time.Minute)
+		assert.Equal(t, numbers(1001, 1031), db.stored())
+	})
+}
+
 // Record 1003 is new if a known record stands below it.
 func TestPageThatFailsDecidesOnNoRecordIfTheNextOneDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
