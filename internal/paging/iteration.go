@@ -284,9 +284,6 @@ func (s IDSet) Add(id int64) bool {
 	return word&bit == 0
 }
 
-// Remove removes an id.
-func (s IDSet) Remove(id int64) { s[id>>6] &^= 1 << (id & 63) }
-
 // Has reports whether an id was added.
 func (s IDSet) Has(id int64) bool {
 	bit := uint64(1) << (id & 63)
