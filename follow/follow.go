@@ -147,7 +147,7 @@ type Follower[T any] struct {
 	wasEmpty bool             // the list, in the latest poll
 	pages    int              // of the list, by the latest response; 0: not reported
 	longest  int              // the number of records of the longest page
-	maxTotal int64            // the highest total at the beginning of a poll since the latest sweep
+	maxTotal int64            // the highest one since the latest sweep, by the pages that may have new records
 	noPage   *msgpush.Page[T] // stands for a page behind the end that was an error
 }
 

@@ -119,7 +119,11 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		seen:       paging.IDSet{},
 	}
 	for {
+		mayHaveNew := r.known < r.window
 		hasUnseen := r.add(f.items(p.page))
+		if mayHaveNew && r.hasUnknown { // some may have been inserted after the first response
+			f.maxTotal = max(f.maxTotal, p.page.Total)
+		}
 		n := r.needOfNextPage()
 		isEnd := f.isEnd(p, hasUnseen)
 		if isEnd || n == notNeeded {

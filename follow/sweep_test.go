@@ -158,6 +158,39 @@ func TestLateRecordsAreDelivered(t *testing.T) {
 	}
 }
 
+func TestLateRecordThatAppearsDuringASweepIsNotReportedAsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(200, 1)}
+		r, db := start(t, s.pager(10), follow.Options{Window: 60})
+		wait(time.Minute)
+		s.setEdit(func(number int, _ *page) {
+			if number == 2 && len(s.list) == 200 {
+				s.list = slices.Insert(s.list, 25, 501)
+			}
+		})
+		wait(time.Hour)
+		assert.Equal(t, []int64{501}, db.stored())
+		assert.Empty(t, r.errors())
+	})
+}
+
+// The list has grown since the latest sweep, which saw fewer records than the one before.
+func TestRecordThatIsTooLateIsReportedAfterADeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(200, 1)}
+		r, _ := start(t, s.pager(10), follow.Options{Window: 20})
+		wait(time.Minute)
+		s.change(func(list []int64) []int64 { return list[:150] })
+		wait(30 * time.Minute)
+		for n := range int64(5) {
+			s.insertAt(120, 1001+n)
+		}
+		wait(time.Hour)
+		require.Len(t, r.missing(), 1)
+		assert.ErrorContains(t, r.missing()[0], "the list grew by 5 more than were found")
+	})
+}
+
 func TestInsertionsDuringASweepHideNoMissingRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(200, 1)}
