@@ -505,6 +505,22 @@ func TestSeveralRecordsWithoutAnIDAreReported(t *testing.T) {
 	}
 }
 
+func TestPageOfWhichNoRecordFitsIsYielded(t *testing.T) {
+	bad := msgpush.OmittedRecord{ID: 3, JSON: []byte(`{"id":3}`), Err: errors.New("bad")}
+	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+		if r.Current == 1 {
+			return &fixtures.Page{Total: 3, List: []int64{1, 2}}, nil
+		}
+		return &fixtures.Page{Total: 3, List: []int64{}, Omitted: []msgpush.OmittedRecord{bad}}, nil
+	}
+	var omitted []msgpush.OmittedRecord
+	for page, err := range fixtures.PagerOf(f, fixtures.Identity, 2, 0).Pages(t.Context()) {
+		require.NoError(t, err)
+		omitted = append(omitted, page.Omitted...)
+	}
+	assert.Equal(t, []msgpush.OmittedRecord{bad}, omitted)
+}
+
 func TestSendsNoMoreRequestsThanNeeded(t *testing.T) {
 	tests := []struct{ prefetch, take, requests int }{
 		{prefetch: 0, take: 0, requests: 1},

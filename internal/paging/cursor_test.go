@@ -246,6 +246,12 @@ func TestPagesWithoutANewRecordAreLimited(t *testing.T) {
 	}
 }
 
+// The totals cannot be trusted then.
+func TestSecondPassKnowsThatTheLimitWasHit(t *testing.T) {
+	l := limit{mostlyNew: 7, otherPages: 115, pagesBehindEnd: 1, isHit: true}
+	assert.Equal(t, limit{mostlyNew: 7, isHit: true}, l.forSecondPass())
+}
+
 func TestLimitGrowsByTwoForEachPageThatIsMostlyNew(t *testing.T) {
 	l := limit{mostlyNew: 7, otherPages: 114}
 	assert.True(t, l.allowsStepBack())

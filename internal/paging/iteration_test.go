@@ -236,6 +236,23 @@ func TestPromisedPageThatDoesNotExistIsAnError(t *testing.T) {
 	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 5}, delivered)
 }
 
+// In the first pass, page 3 is behind the end. The second pass has pages of one record, which all exist.
+func TestErrorOfTheFirstPassIsNoErrorOfTheSecond(t *testing.T) {
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		ids := []int64{1, 2, 1, 3} // record 4 is on no page
+		if size == 1 {
+			ids = []int64{1, 2, 3, 1}
+		}
+		page, err := pageOf(ids, number, size)
+		if page != nil {
+			page.Total = 4
+		}
+		return page, err
+	})
+	assert.EqualError(t, err, "msgpush: page 2: inconsistent list: 3 of 4 records came")
+	assert.Equal(t, []int64{1, 2, 3}, delivered)
+}
+
 func TestListThatIsEmptiedIsInconsistent(t *testing.T) {
 	for name, isError := range map[string]bool{"empty pages": false, "errors behind the end": true} {
 		t.Run(name, func(t *testing.T) {
