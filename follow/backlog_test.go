@@ -66,22 +66,6 @@ func TestLateRecordBelowABacklogIsReported(t *testing.T) {
 	})
 }
 
-func TestLongCatchUpStoresShortPositions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		r, db := start(t, s.pager(1000), follow.Options{})
-		wait(time.Minute)
-		r.stop()
-		s.change(func([]int64) []int64 { return numbers(50_000, 1) })
-		restart(t, s.pager(1000), db, follow.Options{})
-		wait(time.Minute)
-		require.Equal(t, numbers(1001, 50_000), db.records)
-		for _, b := range db.batches {
-			assert.Less(t, len(b.Position), 25_000)
-		}
-	})
-}
-
 // A site sends its buffered records late: they stand below known ones.
 func TestLongBurstBelowKnownRecordsForgetsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -307,7 +307,7 @@ func TestListThatBecomesShorterIsFollowedOn(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: list}
 			s.fail = func(number int) error {
-				if number > 1 && (number-1)*20 >= len(s.list) {
+				if number > 1 && (number-1)*s.size >= len(s.list) {
 					return &msgpush.APIError{HTTPStatus: 400}
 				}
 				return nil

@@ -155,7 +155,7 @@ func TestPageThatTheListHasLostStopsNoPolls(t *testing.T) {
 				s.list = numbers(1, 1000)
 			}
 			s.fail = func(number int) error {
-				if number > 1 && (number-1)*20 >= len(s.list) {
+				if number > 1 && (number-1)*s.size >= len(s.list) {
 					return tt.failure
 				}
 				return nil

@@ -22,11 +22,11 @@ func TestPageThatAlwaysFailsStopsNoPollOfOthers(t *testing.T) {
 		s := &service{list: numbers(60, 1)}
 		s.fail = s.failsWith(25)
 		r, db := startOn(t, s)
-		require.Len(t, db.batches, 1)
 		s.prepend(1001, 1002)
 		wait(time.Hour)
-		assert.Equal(t, []int64{1001, 1002}, db.records)
-		assert.ErrorContains(t, r.Status().Check(10*time.Minute), "page 2: the response is too long")
+		assert.Equal(t, []int64{1001, 1002}, db.stored())
+		assert.ErrorContains(t, r.errors()[len(r.errors())-1], "page 2: the response is too long")
+		assert.NoError(t, r.Status().Check(10*time.Minute), "each sweep goes on behind the page")
 	})
 }
 
@@ -42,7 +42,7 @@ func TestPageThatAlwaysFailsInACatchUpIsSkipped(t *testing.T) {
 			s.prepend(numbers(first, first+length-1)...)
 			wait(time.Hour)
 			require.Len(t, db.stored(), int(max(20, length-20)), "all but those of page 2")
-			assert.ErrorContains(t, r.Status().Err, "page 2: the response is too long")
+			assert.ErrorContains(t, r.missing()[0], "more than were found")
 			for n := first + length; n < first+length+40; n++ { // moves the others to another page
 				s.prepend(n)
 				wait(15 * time.Minute)
@@ -179,7 +179,7 @@ func TestFirstStartSkipsNoPage(t *testing.T) {
 func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(25, 1)}
-		s.fail = failAt(2, errFailed)
+		s.fail = failFrom(2, errFailed)
 		r, _ := start(t, s.pager(20), follow.Options{})
 		wait(time.Hour)
 		require.ErrorContains(t, r.Status().Err, "page 2: failed")
@@ -197,8 +197,9 @@ func TestAnyErrorOfAPageBehindTheLastIsTheEndOfASweep(t *testing.T) {
 		"another":  errFailed,
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			s := &service{list: numbers(40, 1), fail: failFrom(3, err)}
+			s := &service{list: numbers(40, 1)}
 			r, db := startOn(t, s)
+			s.setFail(failFrom(3, err))
 			wait(time.Hour)
 			s.prepend(41)
 			wait(time.Minute)

@@ -137,18 +137,19 @@ type Follower[T any] struct {
 	status Status // guarded by mu
 
 	// Only the goroutine of Run uses the fields below.
-	store    func(context.Context, Batch[T]) error
-	report   func(error)
-	position position
-	stored   string    // the position that was stored last
-	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
-	failures failures
-	mustWait time.Duration    // before the next reading, by Retry-After
-	wasEmpty bool             // the list, in the latest poll
-	pages    int              // of the list, by the latest response; 0: not reported
-	longest  int              // the number of records of the longest page
-	maxTotal int64            // the highest one since the latest sweep, by the pages that may have new records
-	noPage   *msgpush.Page[T] // stands for a page behind the end that was an error
+	store           func(context.Context, Batch[T]) error
+	report          func(error)
+	position        position
+	stored          string    // the position that was stored last
+	sweepAt         time.Time // the poll at this time or later is a sweep; zero: the first poll
+	failures        failures
+	mustWait        time.Duration    // before the next reading, by Retry-After
+	wasEmpty        bool             // the list, in the latest poll
+	pages           int              // of the list, by the latest response; 0: not reported
+	longest         int              // the number of records of the longest page
+	grown           int64            // the most by which a total exceeded that of the position, since the latest sweep
+	hasSeveralPages bool             // the list had several pages when its order was checked
+	noPage          *msgpush.Page[T] // stands for a page behind the end that was an error
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
@@ -189,7 +190,6 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		maxHeld:  maxHeld,
 		position: position,
 		stored:   o.Position,
-		maxTotal: position.Total,
 		noPage:   new(msgpush.Page[T]),
 		status:   Status{NextStep: time.Now()},
 	}, nil
@@ -256,8 +256,6 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 // deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
 func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 	slices.Reverse(newItems)
-	keeps := max(maxBurst, 4*f.options.Window)
-	delivered, forgotten := 0, 0
 	for chunk := range slices.Chunk(newItems, batchSize) {
 		var batch Batch[T]
 		for _, it := range chunk {
@@ -269,11 +267,6 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 				batch.Records = append(batch.Records, it.record)
 			}
 		}
-		delivered += len(chunk)
-		for delivered-forgotten > keeps { // otherwise, a long catch-up would store ever longer positions
-			f.position.forget(newItems[forgotten].id)
-			forgotten++
-		}
 		if err := f.storeBatch(ctx, batch); err != nil {
 			return err
 		}
@@ -281,6 +274,10 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 	}
 	return nil
 }
+
+// maxKnown returns how many ids the position keeps. A sweep sees 2 × Window records. So an id is forgotten when
+// 2 × Window others have been seen since. They stand above it, so that it cannot be new again.
+func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 
 // storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or if
 // another process has stored a batch.

@@ -9,15 +9,10 @@ const (
 	// maxHeld is the number of new records that a poll holds. After an outage of a month, more may be new than
 	// fit into memory.
 	maxHeld = 200_000
-	// maxBurst is how many of the records that a poll delivers are known after it, or 4 × Window if that is
-	// more. If all of them are deleted before the next sweep, no known record is left.
-	maxBurst = 10_000
 	// maxOld is how many records in a row may be unknown although they were created before the newest known one.
 	// After that, or after 2 × Window if that is more, a poll takes the known records below for deleted. An
 	// import of old records seldom has more, and some services refuse the pages behind 10,000 records.
 	maxOld = 5_000
-	// maxUnseen is the number of sweeps after which an id is forgotten that none of them has seen.
-	maxUnseen = 3
 
 	// firstWait is the wait before the second attempt, unless PollInterval is shorter.
 	firstWait = 10 * time.Second
@@ -28,9 +23,9 @@ const (
 	// longer, and the newest page succeeds meanwhile: the service refuses deep pages.
 	refusedAfter = 15 * time.Minute
 	maxSearches  = 5 // how often the newest page is searched while the list grows or shrinks
-	maxRepeats   = 3 // pages in a row without another record
+	maxRepeats   = 3 // pages in a row without a record that was not read before
 	maxBacks     = 5 // how often a poll goes back from a page
 
 	maxInterval = 365 * 24 * time.Hour // of polls, so that no sum of waits overflows
-	maxWindow   = 1_000_000            // the ids of 2 × Window records are in each position
+	maxWindow   = 1_000_000            // the ids of 4 × Window records are in each position
 )

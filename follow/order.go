@@ -18,10 +18,13 @@ func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], num
 	times := f.times(page)
 	if f.pages == 1 { // which has the newest record in any case
 		f.position.NewestLast = areNewestLast(times)
+		f.hasSeveralPages = false
 		return
 	}
 	f.position.NewestLast = false
-	if !isSweep || len(times) == 0 {
+	isDue := isSweep || !f.hasSeveralPages // a burst may have made several pages of one
+	f.hasSeveralPages = true
+	if !isDue || len(times) == 0 {
 		return
 	}
 	last, err := f.inner(ctx, f.pages, optional)

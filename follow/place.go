@@ -26,7 +26,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 		p.number = f.newestNumber()
 		page, err := f.newest(ctx, p.number)
 		if err != nil {
-			f.pages, f.longest = 0, 0 // the list may not have this page any more
+			f.forgetPages() // the list may not have this page any more
 			return nil, err
 		}
 		p.page, p.highest, p.lowest = page, p.number, page.Total
@@ -76,7 +76,7 @@ func (f *Follower[T]) skip(ctx context.Context, p *place[T], number int, err err
 	if !maySkip {
 		return err
 	}
-	pageBehind, errBehind := f.pageOnce(ctx, behind, optional)
+	pageBehind, errBehind := f.fetch(ctx, behind)
 	if errBehind != nil {
 		return err
 	}
@@ -85,6 +85,7 @@ func (f *Follower[T]) skip(ctx context.Context, p *place[T], number int, err err
 		p.hasGap = true
 		number, page = behind, pageBehind
 	} // otherwise, the failure has just ended
+	f.succeeded(ofSweep)
 	p.enter(number, page)
 	return nil
 }
@@ -92,14 +93,16 @@ func (f *Follower[T]) skip(ctx context.Context, p *place[T], number int, err err
 // enter makes a page the one that the reading has reached.
 func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 	p.number, p.page = number, page
-	p.lowest = min(p.lowest, page.Total)
+	if page.Total > 0 {
+		p.lowest = min(p.lowest, page.Total)
+	}
 }
 
 // refusesPages reports whether pages other than the newest one have failed for so long that the service
-// probably refuses them.
+// probably refuses them, as the latest error says.
 func (f *Follower[T]) refusesPages() bool {
 	failing := f.failures[ofSweep]
-	return failing.err != nil && time.Since(failing.since) >= refusedAfter
+	return isNoSuchPage(failing.err) && time.Since(failing.since) >= refusedAfter
 }
 
 // inward returns the number of the page that follows. If the newest record is on the last page, that page may
@@ -121,26 +124,24 @@ func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T]) bool {
 }
 
 // isEnd reports whether the list ends with the page that the reading has reached. Some services send their
-// last page again for each page behind it. In a list that grows, the records of a page may have moved from the
-// page before.
+// last page again for each page behind it. Others promise more records than they show. In a list that grows, a
+// page may have the records of the page before.
 func (f *Follower[T]) isEnd(p *place[T], hasUnseen bool) bool {
+	isEmpty := length(p.page) == 0
 	isReadAgain := p.number < p.highest
-	hasGrown := p.page.Total > p.lowest
+	isFollowed := p.number < f.pages
 	switch {
 	case f.position.NewestLast:
 		return p.number <= 1
-	case length(p.page) == 0:
-		return p.number >= f.pages // otherwise, the list has records that it does not show
-	case hasUnseen || isReadAgain:
+	case hasUnseen, isReadAgain, isFollowed && !isEmpty:
 		p.repeats = 0
 		return false
-	case f.pages > 0 && p.number > f.pages:
+	case isEmpty && !isFollowed:
 		return true
-	case hasGrown:
-		return false
 	}
 	p.repeats++
-	return p.repeats >= maxRepeats
+	isBehindEnd := f.pages > 0 && p.number > f.pages
+	return isBehindEnd || p.repeats >= maxRepeats
 }
 
 // mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If 60 are

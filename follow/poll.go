@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"example.com/msgpush/internal/errs"
@@ -23,11 +24,14 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	}
 	f.wasEmpty = len(r.items) == 0
 	newItems := r.newItems()
+	f.grown = max(f.grown, r.grown(len(newItems)))
 	switch {
 	case r.isCut && r.known > 0:
 		f.sweepSoon()
 	case r.endsSweep():
-		f.sweepAt = begun.Add(f.options.SweepInterval)
+		if isSweep {
+			f.sweepAt = begun.Add(f.options.SweepInterval)
+		}
 		if err := f.endSweep(ctx, r, newItems); err != nil {
 			return err
 		}
@@ -40,15 +44,11 @@ func (f *Follower[T]) sweepSoon() {
 	f.sweepAt = time.Now().Add(min(time.Minute, f.options.SweepInterval))
 }
 
-// endSweep reports missing records, and makes those known that are not new. It does neither if a page was
-// skipped that may have known records.
+// endSweep reports missing records, and makes those known that are not new.
 func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
-	if r.hasGap && r.known > 0 {
-		return nil
-	}
 	if err := r.missing(len(newItems)); err != nil { // compared with the position before makeKnown
 		f.failed(ofList, err)
-		f.pages, f.longest = 0, 0 // they may be wrong
+		f.forgetPages()
 	} else {
 		f.succeeded(ofList)
 	}
@@ -68,24 +68,55 @@ func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []it
 
 // firstStart makes the existing records known, and stores the first position.
 func (f *Follower[T]) firstStart(ctx context.Context) error {
-	wait := time.Duration(0)
-	for range 2 {
-		f.pause(ctx, wait)
-		r, err := f.read(ctx, true)
-		if err != nil {
-			return err
-		}
-		f.makeKnown(r, nil)
-		if len(r.items) == 0 { // perhaps for a moment: all records would seem to be new later
-			wait = f.jitter(f.options.PollInterval)
-		}
-		if !r.isCut {
-			f.succeeded(ofSweep)
-			f.sweepAt = time.Now().Add(f.options.SweepInterval)
-		}
+	if err := f.readExisting(ctx); err != nil {
+		return err
+	}
+	if len(f.position.known) == 0 { // perhaps for a moment: all records would seem to be new later
+		f.pause(ctx, f.jitter(f.options.PollInterval))
+	}
+	size := f.pager.PageSize
+	f.halvePageSize(ctx)
+	err := f.readExisting(ctx)
+	f.setPageSize(size)
+	if err != nil { // the service may have rejected a page with a high number
+		err = f.readExisting(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	f.position.started = true
 	return f.storeBatch(ctx, Batch[T]{})
+}
+
+// halvePageSize halves the page size, unless the service rejects that. A service that sorts by a time may
+// return records with the same time in another order for each page, and then hide some of them. It hides others
+// with another page size.
+func (f *Follower[T]) halvePageSize(ctx context.Context) {
+	size := f.pager.PageSize
+	f.setPageSize((size + 1) / 2)
+	if _, err := f.fetch(ctx, 1); err != nil {
+		f.setPageSize(size)
+	}
+}
+
+func (f *Follower[T]) setPageSize(size int) {
+	f.pager.PageSize = size
+	f.forgetPages()
+}
+
+// readExisting makes the records known that exist at the first start.
+func (f *Follower[T]) readExisting(ctx context.Context) error {
+	r, err := f.read(ctx, true)
+	if err != nil {
+		return err
+	}
+	f.grown = max(0, r.grown(0)) // in the second reading, the total may be the length of a page
+	f.makeKnown(r, nil)
+	if !r.isCut {
+		f.succeeded(ofSweep)
+		f.sweepAt = time.Now().Add(f.options.SweepInterval)
+	}
+	return nil
 }
 
 // makeKnown makes the records known that are not new, and reports whether one was unknown.
@@ -94,10 +125,11 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	stamps := r.notNew(newItems)
-	f.position.Total = f.maxTotal - int64(len(newItems))
-	f.maxTotal = 0
-	f.position.Whole = r.atEnd && !r.hasGap && len(stamps)+len(newItems) == len(r.items)
-	return f.position.keep(stamps, r.isSweep)
+	f.position.Total += f.grown
+	f.grown = math.MinInt64
+	hasAll := r.atEnd && !r.hasGap && int64(len(r.items)) >= r.firstTotal
+	f.position.Whole = hasAll && len(stamps)+len(newItems) == len(r.items)
+	return f.position.keep(stamps, f.maxKnown())
 }
 
 // read reads pages until the rules end the poll, or a page fails. It returns an error if ctx has ended, or if
@@ -108,27 +140,23 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 	if err != nil {
 		return nil, err
 	}
-	f.maxTotal = max(f.maxTotal, p.page.Total)
 	r := &reading[T]{
 		position:   &f.position,
 		window:     f.options.Window,
 		maxHeld:    f.maxHeld,
 		firstTotal: p.page.Total,
+		maxTotal:   p.page.Total,
 		isSweep:    isSweep,
 		wasEmpty:   f.wasEmpty,
 		seen:       paging.IDSet{},
 	}
 	for {
-		mayHaveNew := r.known < r.window
-		hasUnseen := r.add(f.items(p.page))
-		if mayHaveNew && r.hasUnknown { // some may have been inserted after the first response
-			f.maxTotal = max(f.maxTotal, p.page.Total)
-		}
+		hasUnseen := r.add(f.items(p.page), p.page.Total)
 		n := r.needOfNextPage()
 		isEnd := f.isEnd(p, hasUnseen)
 		if isEnd || n == notNeeded {
-			isFailure := p.page == f.noPage && f.pages == 0 // perhaps
-			r.atEnd = isEnd && !isFailure
+			isError := p.page == f.noPage // perhaps of a failure
+			r.atEnd = isEnd && !isError
 			return r, nil
 		}
 		goesBack := r.known == 0 || !f.position.started

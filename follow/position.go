@@ -1,8 +1,10 @@
 package follow
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"example.com/msgpush"
@@ -13,16 +15,17 @@ const positionVersion = 1
 // A position says which records are known.
 type position struct {
 	marks
-	started bool          // the first start has ended
-	known   map[int64]int // the number of sweeps that have not seen the id
+	started  bool          // the first start has ended
+	known    map[int64]int // the number of the reading that saw the id last
+	readings int           // how many readings made records known
 }
 
 // A storedPosition is the JSON of a position.
 type storedPosition struct {
 	Version int `json:"v"`
-	// IDs holds the known ids, by the number of sweeps that have not seen them. The ids are sorted. Stored are
-	// the first one, and the difference of each other one from the one before.
-	IDs [maxUnseen][]int64 `json:"ids"`
+	// IDs holds the known ids, in the order in which they were seen last. Stored are the first one, and the
+	// difference of each other one from the one before.
+	IDs []int64 `json:"ids"`
 	marks
 }
 
@@ -39,7 +42,7 @@ type marks struct {
 	HasOrder   bool `json:"hasOrder,omitempty"`
 	// Whole means that the latest sweep read the whole list.
 	Whole bool `json:"whole,omitempty"`
-	// Total is the highest total before the end of the latest sweep, plus the records delivered since.
+	// Total is the number of records by the latest sweep, plus the records delivered since.
 	Total int64 `json:"total,omitempty"`
 }
 
@@ -55,31 +58,30 @@ func parsePosition(text string) (position, error) {
 	if stored.Version != positionVersion {
 		return p, fmt.Errorf("its version is %d, and not %d", stored.Version, positionVersion)
 	}
-	p.marks, p.started = stored.marks, true
-	for unseen, differences := range stored.IDs {
-		id := int64(0)
-		for _, difference := range differences {
-			id += difference
-			p.known[id] = unseen
-		}
+	p.marks, p.started, p.readings = stored.marks, true, len(stored.IDs)
+	id := int64(0)
+	for i, difference := range stored.IDs {
+		id += difference
+		p.known[id] = i
 	}
 	return p, nil
 }
 
 // encode returns the text of the position.
 func (p *position) encode() string {
-	stored := storedPosition{Version: positionVersion, marks: p.marks}
-	for id, unseen := range p.known {
-		stored.IDs[unseen] = append(stored.IDs[unseen], id)
+	ids := p.ids()
+	for i := len(ids) - 1; i > 0; i-- {
+		ids[i] -= ids[i-1]
 	}
-	for _, ids := range stored.IDs {
-		slices.Sort(ids)
-		for i := len(ids) - 1; i > 0; i-- {
-			ids[i] -= ids[i-1]
-		}
-	}
-	text, _ := json.Marshal(stored) // cannot fail
+	text, _ := json.Marshal(storedPosition{Version: positionVersion, IDs: ids, marks: p.marks}) // cannot fail
 	return string(text)
+}
+
+// ids returns the known ids, in the order in which they were seen last.
+func (p *position) ids() []int64 {
+	return slices.SortedFunc(maps.Keys(p.known), func(a, b int64) int {
+		return cmp.Or(cmp.Compare(p.known[a], p.known[b]), cmp.Compare(a, b))
+	})
 }
 
 func (p *position) isKnown(id int64) bool {
@@ -89,32 +91,21 @@ func (p *position) isKnown(id int64) bool {
 
 // add makes a record known.
 func (p *position) add(s stamp) {
-	p.known[s.id] = 0
+	p.known[s.id] = p.readings
 	p.Newest = max(p.Newest, s.created)
 }
 
-// forget forgets a record.
-func (p *position) forget(id int64) {
-	delete(p.known, id)
-	p.Whole = false // a record of the list is not known
-}
-
-// keep makes records known. In a sweep, it forgets ids that this one and the two before have not seen. It
-// reports whether a record was not known before.
-func (p *position) keep(stamps []stamp, isSweep bool) (hasNewlyKnown bool) {
-	if isSweep { // another poll that went as far may follow after a second
-		for id := range p.known {
-			p.known[id]++
-		}
-	}
+// keep makes the records of a reading known, and keeps a number of ids, those that were seen last. It reports
+// whether a record was not known before.
+func (p *position) keep(stamps []stamp, number int) (hasNewlyKnown bool) {
+	p.readings++
 	for _, s := range stamps {
 		hasNewlyKnown = hasNewlyKnown || !p.isKnown(s.id)
 		p.add(s)
 	}
-	for id, unseen := range p.known {
-		if unseen >= maxUnseen {
-			delete(p.known, id)
-		}
+	ids := p.ids()
+	for _, id := range ids[:max(0, len(ids)-number)] {
+		delete(p.known, id)
 	}
 	return hasNewlyKnown
 }

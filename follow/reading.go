@@ -29,6 +29,7 @@ type reading[T any] struct {
 	window     int
 	maxHeld    int
 	firstTotal int64 // by the first response
+	maxTotal   int64 // the highest one, by the pages that may have new records
 	isSweep    bool  // it goes on until it has the depth of a sweep
 	wasEmpty   bool  // the list, in the poll before
 	atEnd      bool  // the list has no other page
@@ -46,8 +47,10 @@ type reading[T any] struct {
 	older      int       // how many of them were created before the newest known one
 }
 
-// add takes the records of a page, and reports whether one of them was not read before.
-func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
+// add takes the records of a page and the total of its response. It reports whether one of the records was
+// not read before.
+func (r *reading[T]) add(items []item[T], total int64) (hasUnseen bool) {
+	mayHaveNew := r.known < r.window
 	r.hasUnknown = false
 	for _, it := range items {
 		if !r.seen.Add(it.id) { // it moved from another page
@@ -61,6 +64,9 @@ func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
 		} else {
 			r.countUnknown(it)
 		}
+	}
+	if mayHaveNew && r.hasUnknown { // some may have been inserted after the first response
+		r.maxTotal = max(r.maxTotal, total)
 	}
 	return hasUnseen
 }
@@ -186,6 +192,9 @@ func (r *reading[T]) isLater(it item[T]) bool {
 	return r.position.Newest != "" && it.created > r.position.Newest
 }
 
+// grown returns by how many more records the list has grown than were found as new.
+func (r *reading[T]) grown(found int) int64 { return r.maxTotal - r.position.Total - int64(found) }
+
 // missing returns an error if no known record is left, if records were missed, or if the total grew by more
 // records than were found as new.
 func (r *reading[T]) missing(found int) error {
@@ -202,8 +211,9 @@ func (r *reading[T]) missing(found int) error {
 	return nil
 }
 
-// notNew returns the newest records that are not new, at most 2 × Window. If records were dropped, poll calls
-// it only if none is new.
+// notNew returns the newest records that are not new, at most 2 × Window. If a page was skipped, these are only
+// the known ones: another known one may stand on that page, and make unknown records new. If records were
+// dropped, none is new.
 func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 	if r.hasDropped() {
 		return r.dropped
@@ -212,7 +222,10 @@ func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 	for _, it := range newItems {
 		isNew[it.id] = true
 	}
-	items := slices.DeleteFunc(slices.Clone(r.items), func(it item[T]) bool { return isNew[it.id] })
+	mayBeNew := r.hasGap && r.known > 0
+	items := slices.DeleteFunc(slices.Clone(r.items), func(it item[T]) bool {
+		return isNew[it.id] || mayBeNew && !it.isKnown
+	})
 	return stamps(items[:min(len(items), 2*r.window)])
 }
 

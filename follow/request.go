@@ -102,6 +102,9 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 	return page, nil
 }
 
+// forgetPages forgets how many pages the list has, and how long they are.
+func (f *Follower[T]) forgetPages() { f.pages, f.longest = 0, 0 }
+
 // pagesOf returns the number of pages that a response reports, or that follows from its total, or 0.
 func (f *Follower[T]) pagesOf(page *msgpush.Page[T]) int {
 	if page.Pages > 0 || page.Total <= 0 || f.longest == 0 {

@@ -63,6 +63,7 @@ type service struct {
 	fail    func(number int) error
 	edit    func(number int, p *page) // changes a response
 	maxSize int                       // of a page; 0 means any
+	size    int                       // of the pages of the latest request
 
 	mu       sync.Mutex
 	list     []int64
@@ -87,6 +88,7 @@ func (s *service) fetch(_ context.Context, r msgpush.PageRequest) (*page, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.Current)
+	s.size = r.PageSize
 	if s.fail != nil {
 		if err := s.fail(r.Current); err != nil {
 			return nil, err
@@ -146,10 +148,10 @@ func failFrom(page int, err error) func(number int) error {
 	}
 }
 
-// failsWith returns a function that makes each page of 20 records fail that has a record.
+// failsWith returns a function that makes each page fail that has a record.
 func (s *service) failsWith(record int64) func(number int) error {
 	return func(number int) error {
-		from, to := min((number-1)*20, len(s.list)), min(number*20, len(s.list))
+		from, to := min((number-1)*s.size, len(s.list)), min(number*s.size, len(s.list))
 		if slices.Contains(s.list[from:to], record) {
 			return errors.New("the response is too long")
 		}

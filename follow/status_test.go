@@ -186,22 +186,22 @@ func TestRetryAfterDelaysThePoll(t *testing.T) {
 	})
 }
 
-// Page 1 succeeds. The batch does not wait for a Retry-After of an hour five times.
-func TestLongRetryAfterOfAnotherPageDelaysABatchOnce(t *testing.T) {
-	for retryAfter, limit := range map[time.Duration]time.Duration{
-		time.Second:      18 * time.Minute,
-		10 * time.Minute: 23 * time.Minute,
-		time.Hour:        67 * time.Minute,
-	} {
+// The new records need page 2. The service is overloaded, and does not refuse the page.
+func TestRetryAfterOfAnotherPageIsKeptUntilItSucceeds(t *testing.T) {
+	for retryAfter, polls := range map[time.Duration]int{10 * time.Minute: 18, time.Hour: 3} {
 		inBubble(t, retryAfter.String(), func(t *testing.T) {
 			s := &service{list: numbers(1000, 1)}
 			r, db := startOn(t, s)
 			s.setFail(failFrom(2, &msgpush.APIError{HTTPStatus: 503, RetryAfter: retryAfter}))
 			s.prepend(numbers(1001, 1030)...)
-			begin := time.Now()
-			wait(limit)
-			assert.Equal(t, numbers(1011, 1030), db.stored())
+			begin, before := time.Now(), s.count()
+			wait(3 * time.Hour)
+			assert.LessOrEqual(t, s.count()-before, 2*(polls+1))
 			assert.WithinDuration(t, begin, r.Status().FailingSince, 15*time.Second)
+			assert.Empty(t, db.stored())
+			s.setFail(nil)
+			wait(70 * time.Minute)
+			assert.Equal(t, numbers(1001, 1030), db.stored())
 		})
 	}
 }
