@@ -173,6 +173,7 @@ func TestServerThatIsSecondsBehindHidesAndRepeatsNoRecord(t *testing.T) {
 		"one record in seven seconds, at random": {7 * time.Second, atRandom},
 		"one a second, in turn":                  {time.Second, inTurn},
 		"one a second, at random":                {time.Second, atRandom},
+		"one in a minute, at random":             {time.Minute, atRandom},
 	}
 	for name, tt := range tests {
 		inBubble(t, name, func(t *testing.T) {
@@ -261,6 +262,60 @@ func TestTotalThatFallsWithEachResponseStopsNoPoll(t *testing.T) {
 		})
 		wait(time.Minute)
 		assert.Equal(t, numbers(1001, 1100), db.stored())
+	})
+}
+
+// 100 records are inserted after page 3 of a sweep. The total does not show that.
+func TestRecordsInsertedAtOnceDuringASweepAreDelivered(t *testing.T) {
+	for name, service := range map[string]*service{
+		"capped total": {edit: func(_ int, p *page) { p.Total, p.Pages = 800, 40 }},
+		"fixed number": {edit: func(int, *page) {}},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := service
+			s.list = numbers(1000, 1)
+			edit := s.edit
+			r, db := startOn(t, s)
+			s.setEdit(func(number int, p *page) {
+				edit(number, p)
+				if number == 3 && s.list[0] == 1000 {
+					s.list = numbers(1100, 101)
+				}
+			})
+			wait(time.Hour)
+			assert.ElementsMatch(t, numbers(1001, 1100), db.stored())
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
+// The service may count all records, although it shows only some of them.
+func TestTotalOfRecordsThatAreNotShownCostsAFewRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(50, 1)}
+		s.edit = func(_ int, p *page) { p.Total, p.Pages = 100_000, 5000 }
+		_, db := startOn(t, s)
+		s.prepend(1001)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001}, db.stored())
+		assert.Less(t, s.count(), 500)
+	})
+}
+
+func TestLateRecordIsDeliveredThoughSomeResponsesHaveNoTotal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.edit = func(int, *page) {}
+		r, db := startOn(t, s)
+		s.setEdit(func(_ int, p *page) {
+			if len(s.requests)%3 == 0 {
+				p.Total, p.Pages = 0, 0
+			}
+		})
+		s.insertAt(100, 1001)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001}, db.stored())
+		assert.Empty(t, r.errors())
 	})
 }
 

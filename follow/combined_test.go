@@ -200,6 +200,42 @@ func TestDeletionOfTheOldestInACatchUpOfAListThatIsNewestLastLosesNoRecord(t *te
 	})
 }
 
+// More records than a page are inserted after page 1 was read, so that they are on the last page. They do not
+// show the order.
+func TestBurstAfterPage1IsNoReasonToExpectTheNewestRecordLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(25, 1)}
+		s.edit = func(number int, _ *page) {
+			if number == 1 && len(s.list) == 25 {
+				s.list = numbers(65, 1)
+			}
+		}
+		r, db := start(t, s.pager(20), follow.Options{})
+		wait(time.Minute)
+		s.prepend(66)
+		wait(time.Hour)
+		assert.Equal(t, []int64{66}, db.stored())
+		assert.Empty(t, r.errors())
+	})
+}
+
+// A single page becomes a long list while the service fails.
+func TestBacklogOfAListThatIsNewestLastIsDeliveredThoughItHadOnePage(t *testing.T) {
+	for _, existing := range []int64{2, 15} {
+		inBubble(t, fmt.Sprintf("%d records", existing), func(t *testing.T) {
+			s := &service{list: numbers(1, existing)}
+			r, db := startOn(t, s)
+			s.setFail(failFrom(1, errFailed))
+			wait(10 * time.Hour)
+			s.change(func(list []int64) []int64 { return append(list, numbers(1001, 2000)...) })
+			s.setFail(nil)
+			wait(time.Hour)
+			assert.ElementsMatch(t, numbers(1001, 2000), db.stored())
+			assert.Empty(t, r.missing())
+		})
+	}
+}
+
 // Some services refuse pages behind 10,000 records.
 func TestListOfWhichDeepPagesAreRefusedIsFollowedAfterADeletion(t *testing.T) {
 	for _, left := range []int{0, 10} {

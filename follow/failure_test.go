@@ -69,6 +69,35 @@ func TestSweepFollowsAMinuteAfterAPollThatFailed(t *testing.T) {
 	})
 }
 
+// An outage begins after page 1. The page behind the last one fails, too, and is not the end of the list then.
+func TestOutageThatBeginsAtTheLastPageLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(10, 1), created: func(int64) msgpush.DateTime { return "" }}
+		r, db := startOn(t, s)
+		s.setFail(failFrom(2, errFailed))
+		s.prepend(numbers(1001, 1025)...)
+		wait(3 * time.Minute)
+		s.setFail(nil)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1025), db.stored())
+		assert.Empty(t, r.missing())
+	})
+}
+
+// No known record is left, so that the page behind the last one is needed.
+func TestAnyErrorOfAPageBehindTheLastIsTheEndOfAPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(20, 1)}
+		_, db := startOn(t, s)
+		s.change(func([]int64) []int64 { return nil })
+		wait(time.Hour)
+		s.setFail(failFrom(2, &msgpush.APIError{HTTPStatus: 503, Retryable: true}))
+		s.prepend(1001, 1002, 1003)
+		wait(3 * time.Minute)
+		assert.Equal(t, numbers(1001, 1003), db.stored())
+	})
+}
+
 // Record 1003 is new if a known record stands below it.
 func TestPageThatFailsDecidesOnNoRecordIfTheNextOneDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,38 +20,15 @@
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window
 //     known records were seen.
 //   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the first
-//     known one on. They become known; ids that three sweeps have not seen are forgotten.
+//     known one on. They become known, and the position keeps the 4 × Window ids that were seen last.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, if the total grew by
 //     more records than were found, or if no known record is left, this is reported.
-//   - Failure. The newest page is requested until that succeeds, and a batch is stored until that succeeds.
-//     Another page is requested five times if new records depend on it, and otherwise once. If it fails and
-//     the page behind it does not, it is skipped. If both fail, the poll ends: it stores the records that are
-//     new without them, and a sweep follows after a minute.
+//   - Failure. The newest page is requested, and a batch is stored, until that succeeds. Another page that
+//     fails is skipped if the page behind it does not fail; otherwise, the poll stores the records that are new
+//     without it, and a sweep follows after a minute.
 //
-// Some details:
-//
-//   - The first batch has only the position. The first start reads the list twice, since a reading misses a
-//     record if another one is deleted meanwhile. If the list is empty both times, a PollInterval apart, its
-//     first records are new.
-//   - If the latest sweep and this poll both read the whole list, no known record needs to stand below a new one.
-//   - The first poll after a restart is a sweep. If records became known in a sweep and none is new, the
-//     position is stored in a batch without records.
-//   - If the total falls before a known record was read, a poll goes back by as many records, up to five times:
-//     they may have moved to pages that were read before. If so many records are inserted during a sweep that
-//     the next page has some of them, the sweep ends, and is made again after a minute.
-//   - That no known record is left is not reported if the poll before saw an empty list, and all records
-//     since are new.
-//   - A poll holds at most 200,000 new records. If there are more, it delivers the oldest, and the next poll
-//     reads the list again.
-//   - A sweep that has skipped a page forgets no id, and reports nothing as missing.
-//   - The list ends at a page without records, or at an error for a page that is not promised by the numbers
-//     of the responses. If pages fail for a quarter of an hour, and no known record stands above them, the list
-//     is taken to end there, too: some services refuse deep pages.
-//   - The second attempt follows after PollInterval, but after 10 s at the latest. Then the waits double, up
-//     to a minute. A longer Retry-After is kept, up to an hour: for the newest page before the next attempt, for
-//     another page before the next poll.
-//
-// docs/following.md shows the tables and an example, and states the guarantees, the costs and the limits.
+// docs/following.md shows the tables and an example, explains the rules, and states the guarantees, the costs
+// and the limits.
 package follow
 
 import (
@@ -147,7 +124,7 @@ type Follower[T any] struct {
 	wasEmpty        bool             // the list, in the latest poll
 	pages           int              // of the list, by the latest response; 0: not reported
 	longest         int              // the number of records of the longest page
-	grown           int64            // the most by which a total exceeded that of the position, since the latest sweep
+	grown           int64            // the most by which the list has grown since the latest sweep; see reading.grown
 	hasSeveralPages bool             // the list had several pages when its order was checked
 	noPage          *msgpush.Page[T] // stands for a page behind the end that was an error
 }

@@ -315,7 +315,7 @@ func TestChangesBetweenRequestsLoseAndRepeatNoRecord(t *testing.T) {
 	for seed := *firstHistory; seed < *firstHistory+10**histories; seed++ {
 		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 11))
-			window, size := 2+random.IntN(30), 4+random.IntN(10)
+			window, size := 12+random.IntN(30), 4+random.IntN(10)
 			s := &service{list: numbers(int64(1+random.IntN(300)), 1)}
 			db := &database{}
 			r := newRun(t, s.pager(size), db, follow.Options{Window: window})

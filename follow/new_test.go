@@ -367,6 +367,44 @@ func TestExistingRecordsBehindAnOddPageAreNotNew(t *testing.T) {
 	}
 }
 
+// The service sorts by a time that all records have, and hides one record of each list of pages: another one
+// with another page size.
+func TestExistingRecordsThatTiesHideAreNotNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(400, 1)}
+		s.edit = func(number int, p *page) {
+			if number == 4 { // repeats a record of the page before
+				p.List[0] = s.list[(number-1)*s.size-1]
+			}
+		}
+		r, db := startOn(t, s)
+		s.setEdit(nil)
+		s.prepend(1001)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001}, db.stored())
+		assert.Empty(t, r.errors())
+	})
+}
+
+func TestFirstStartNeedsOnlyOnePageSize(t *testing.T) {
+	for name, failing := range map[string]int{"other sizes are rejected": 1, "pages with high numbers are rejected": 13} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			s.fail = func(number int) error {
+				if s.size != 20 && number >= failing {
+					return &msgpush.APIError{HTTPStatus: 400}
+				}
+				return nil
+			}
+			r, db := startOn(t, s)
+			s.prepend(1001)
+			wait(time.Hour)
+			assert.Equal(t, []int64{1001}, db.stored())
+			assert.NoError(t, r.Status().Err)
+		})
+	}
+}
+
 // Five records have the same time.
 func TestListThatIsNewestLastIsFollowedThoughManyTimesAreEqual(t *testing.T) {
 	for _, existing := range []int64{0, 10, 1000} {

@@ -27,11 +27,13 @@ func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], num
 	if !isDue || len(times) == 0 {
 		return
 	}
-	last, err := f.inner(ctx, f.pages, optional)
+	pages := f.pages
+	last, err := f.inner(ctx, pages, optional)
 	if err == nil { // otherwise, page 1 decides
 		times = append(times, f.times(last)...)
 	}
-	if ctx.Err() != nil || len(times) < min(minTimes, 2*f.pager.PageSize) {
+	hasGrown := f.pages != pages // then newer records may have moved to that page
+	if ctx.Err() != nil || hasGrown || len(times) < min(minTimes, 2*f.pager.PageSize) {
 		return
 	}
 	isNewestLast := areNewestLast(times)

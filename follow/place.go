@@ -61,7 +61,11 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need, goesBack bo
 		p.page = page // the latest total
 		page, err = f.inner(ctx, number, n)
 	}
-	if err != nil {
+	isBehindEnd := f.pages > 0 && number > f.pages
+	switch {
+	case err != nil && isBehindEnd: // some services fail for such a page
+		page = f.noPage
+	case err != nil:
 		return f.skip(ctx, p, number, err)
 	}
 	p.enter(number, page)

@@ -95,8 +95,8 @@ func (p *position) add(s stamp) {
 	p.Newest = max(p.Newest, s.created)
 }
 
-// keep makes the records of a reading known, and keeps a number of ids, those that were seen last. It reports
-// whether a record was not known before.
+// keep makes the records of a reading known, and forgets all ids but the given number that were seen last. It
+// reports whether a record was not known before.
 func (p *position) keep(stamps []stamp, number int) (hasNewlyKnown bool) {
 	p.readings++
 	for _, s := range stamps {

@@ -60,9 +60,8 @@ func (f *Follower[T]) pageOnce(ctx context.Context, number int, n need) (*msgpus
 	return page, err
 }
 
-// isBehindEnd reports whether the error of a page means that the list ends before it. If the list has fewer
-// pages by its numbers, each error of an optional page does. Without numbers, a page that is not optional
-// probably has known records, and the request failed.
+// isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, a page
+// that is not optional probably has known records, and the request failed.
 func (f *Follower[T]) isBehindEnd(number int, n need, err error) bool {
 	if f.pages > 0 {
 		return number > f.pages && (n == optional || isNoSuchPage(err))

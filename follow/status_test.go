@@ -186,6 +186,28 @@ func TestRetryAfterDelaysThePoll(t *testing.T) {
 	})
 }
 
+// The total is as it was at the beginning of the minute.
+func TestTotalThatIsCachedForAMinuteReportsNoMissingRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		cached, until := int64(0), time.Time{}
+		s.edit = func(_ int, p *page) {
+			if time.Now().After(until) {
+				cached, until = p.Total, time.Now().Add(time.Minute)
+			}
+			p.Total = cached
+		}
+		r, db := startOn(t, s)
+		for n := int64(1001); n <= 1500; n++ {
+			s.prepend(n)
+			wait(9 * time.Second)
+		}
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1500), db.stored())
+		assert.Empty(t, r.errors())
+	})
+}
+
 // The new records need page 2. The service is overloaded, and does not refuse the page.
 func TestRetryAfterOfAnotherPageIsKeptUntilItSucceeds(t *testing.T) {
 	for retryAfter, polls := range map[time.Duration]int{10 * time.Minute: 18, time.Hour: 3} {
