@@ -66,24 +66,18 @@ func TestLateRecordBelowABacklogIsReported(t *testing.T) {
 	})
 }
 
-// A site sends its buffered records late: they stand below known ones.
-func TestLongBurstBelowKnownRecordsForgetsNone(t *testing.T) {
+func TestLongCatchUpStoresShortPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		r, db := start(t, s.pager(100), follow.Options{})
+		r, db := start(t, s.pager(1000), follow.Options{})
 		wait(time.Minute)
-		s.change(func(list []int64) (mixed []int64) {
-			for i, n := range list {
-				mixed = append(mixed, n)
-				if i < 150 {
-					first := 115_000 - 100*int64(i)
-					mixed = append(mixed, numbers(first, first-99)...)
-				}
-			}
-			return mixed
-		})
-		wait(time.Hour)
-		assert.Equal(t, numbers(100_001, 115_000), db.records)
-		assert.Empty(t, r.errors())
+		r.stop()
+		s.change(func([]int64) []int64 { return numbers(50_000, 1) })
+		restart(t, s.pager(1000), db, follow.Options{})
+		wait(time.Minute)
+		require.Equal(t, numbers(1001, 50_000), db.records)
+		for _, b := range db.batches {
+			assert.Less(t, len(b.Position), 25_000)
+		}
 	})
 }

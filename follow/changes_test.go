@@ -319,6 +319,38 @@ func TestLateRecordIsDeliveredThoughSomeResponsesHaveNoTotal(t *testing.T) {
 	})
 }
 
+// After a burst, the newest records are deleted. The position has the ids of those below them.
+func TestRecordsWithRandomIDsAreNotDeliveredTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(1, 2))
+		ids := make([]int64, 3000)
+		for i := range ids {
+			ids[i] = random.Int64()
+		}
+		s := &service{list: ids[1500:], created: func(int64) msgpush.DateTime { return "" }}
+		r, db := startOn(t, s)
+		s.change(func([]int64) []int64 { return ids })
+		wait(time.Hour)
+		require.Len(t, db.stored(), 1500)
+		s.change(func([]int64) []int64 { return ids[350:] })
+		wait(time.Hour)
+		assert.Len(t, db.stored(), 1500)
+		assert.Empty(t, r.errors())
+	})
+}
+
+// After deletions, such a list shows older records at its end.
+func TestListOfTheNewestRecordsOnlyShowsNoNewOneAfterADeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := numbers(5000, 1)
+		s := &service{list: all[:100]}
+		_, db := startOn(t, s)
+		s.change(func([]int64) []int64 { return all[5:105] })
+		wait(time.Hour)
+		assert.Empty(t, db.stored())
+	})
+}
+
 // The service counts rows that it does not show.
 func TestEmptyPageInsideOfTheListIsNotItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -91,7 +91,7 @@ func TestShortListOfWhichNoKnownRecordIsLeftIsReported(t *testing.T) {
 // A list with a filter has few records, which the service deletes after some time.
 func TestRecordAfterAnEmptyListIsDeliveredWithoutAReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(5, 1)}
+		s := &service{list: numbers(5, 1), created: func(int64) msgpush.DateTime { return "" }}
 		r, db := startOn(t, s)
 		s.change(func([]int64) []int64 { return nil })
 		wait(time.Hour)

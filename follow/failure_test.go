@@ -98,6 +98,97 @@ func TestAnyErrorOfAPageBehindTheLastIsTheEndOfAPoll(t *testing.T) {
 	})
 }
 
+// A record arrives each second. Each page with the bad one fails, so that it would move to the next page while
+// the follower waits.
+func TestBadRecordOfAListThatGrowsStopsNoPoll(t *testing.T) {
+	for name, err := range map[string]*msgpush.APIError{
+		"without Retry-After": {HTTPStatus: 500},
+		"with Retry-After":    {HTTPStatus: 503, Retryable: true, RetryAfter: time.Second},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			_, db := start(t, s.pager(20), follow.Options{Window: 1000})
+			wait(time.Minute)
+			isBad := s.failsWith(1010)
+			s.setFail(func(number int) error {
+				if isBad(number) != nil {
+					return err
+				}
+				return nil
+			})
+			for n := int64(1001); n <= 1600; n++ {
+				s.prepend(n)
+				wait(time.Second)
+			}
+			wait(20 * time.Second)
+			stored := db.stored()
+			assert.Greater(t, len(stored), 500)
+			assert.Contains(t, stored, int64(1600))
+		})
+	}
+}
+
+// Page 4 is bad. The failure of the pages behind is not forgotten when it is skipped.
+func TestSkippedPageHidesNoOtherFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		s.setFail(func(number int) error {
+			if number == 4 || number > 10 {
+				return &msgpush.APIError{HTTPStatus: 503, Retryable: true}
+			}
+			return nil
+		})
+		s.prepend(numbers(1001, 1400)...)
+		wait(time.Hour)
+		assert.Empty(t, db.stored())
+		assert.Error(t, r.Status().Check(30*time.Minute))
+	})
+}
+
+func TestSweepBehindASkippedPageReportsALateRecordOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, _ := startOn(t, s)
+		s.setFail(failAt(3, errFailed))
+		s.insertAt(300, 1001) // below Window known ones
+		wait(2 * time.Hour)
+		assert.Len(t, r.missing(), 1)
+	})
+}
+
+func TestBadPageAtTheFirstStartCostsFewRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(30_000, 1), created: func(int64) msgpush.DateTime { return "" }}
+		s.fail = s.failsWith(29_850)
+		_, db := startOn(t, s)
+		before := s.count()
+		wait(3 * time.Hour)
+		assert.Less(t, s.count()-before, 2000)
+		assert.Empty(t, db.stored())
+	})
+}
+
+// Pages other than page 1 fail in half of each minute, so that many polls are cut.
+func TestPollsThatAreCutDoNotPutOffTheSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		s.setFail(func(number int) error {
+			if number > 1 && time.Now().Second() < 30 {
+				return errFailed
+			}
+			return nil
+		})
+		s.insertAt(100, 5000)
+		for n := int64(1001); n <= 1180; n++ {
+			s.prepend(n)
+			wait(10 * time.Second)
+		}
+		assert.Contains(t, db.stored(), int64(5000))
+	})
+}
+
 // Record 1003 is new if a known record stands below it.
 func TestPageThatFailsDecidesOnNoRecordIfTheNextOneDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -259,7 +350,7 @@ func TestServiceThatRefusesDeepPagesIsFollowed(t *testing.T) {
 		r, _ := start(t, s.pager(20), follow.Options{})
 		s.prepend(2001)
 		wait(time.Hour)
-		assert.Len(t, r.errors(), 1, "the order of the list is taken from its first page")
+		assert.Empty(t, r.errors(), "the order of the list is taken from its first page")
 		assert.NoError(t, r.Status().Err)
 	})
 }

@@ -231,7 +231,7 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 }
 
 // deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
-func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
+func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnownAbove bool) error {
 	slices.Reverse(newItems)
 	for chunk := range slices.Chunk(newItems, batchSize) {
 		var batch Batch[T]
@@ -243,6 +243,9 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T]) error {
 			} else {
 				batch.Records = append(batch.Records, it.record)
 			}
+		}
+		if !haveKnownAbove { // they must stay known
+			f.position.trim(max(maxBurst, f.maxKnown()))
 		}
 		if err := f.storeBatch(ctx, batch); err != nil {
 			return err

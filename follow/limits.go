@@ -9,6 +9,9 @@ const (
 	// maxHeld is the number of new records that a poll holds. After an outage of a month, more may be new than
 	// fit into memory.
 	maxHeld = 200_000
+	// maxBurst is how many ids the position keeps between two sweeps, or 4 × Window if that is more. Otherwise, a
+	// long catch-up would store ever longer positions.
+	maxBurst = 10_000
 	// maxOld is how many records in a row may be unknown although they were created before the newest known one.
 	// After that, or after 2 × Window if that is more, a poll takes the known records below for deleted. An
 	// import of old records seldom has more, and some services refuse the pages behind 10,000 records.

@@ -28,7 +28,7 @@ func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], num
 		return
 	}
 	pages := f.pages
-	last, err := f.inner(ctx, pages, optional)
+	last, err := f.pageOnce(ctx, pages, optional)
 	if err == nil { // otherwise, page 1 decides
 		times = append(times, f.times(last)...)
 	}

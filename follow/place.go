@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"time"
 
 	"example.com/msgpush"
 )
@@ -53,44 +52,23 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need, goesBack bo
 	if number > p.highest {
 		p.highest, p.backs = number, 0
 	}
-	page, err := f.inner(ctx, number, n)
+	page, reached, err := f.inner(ctx, number, n)
 	for err == nil && goesBack && f.hasShrunk(p, page) && p.backs < maxBacks {
 		p.backs++
 		moved := 1 + (p.page.Total-page.Total-1)/int64(max(1, f.longest)) // pages
 		number = int(max(1, int64(number)-moved))
 		p.page = page // the latest total
-		page, err = f.inner(ctx, number, n)
+		page, reached, err = f.inner(ctx, number, n)
 	}
 	isBehindEnd := f.pages > 0 && number > f.pages
 	switch {
 	case err != nil && isBehindEnd: // some services fail for such a page
-		page = f.noPage
+		page, reached = f.noPage, number
 	case err != nil:
-		return f.skip(ctx, p, number, err)
-	}
-	p.enter(number, page)
-	return nil
-}
-
-// skip goes to the page behind one that fails, if that one does not fail. Otherwise, skip returns the error.
-// A page may fail each time, for example because of a record that is too long.
-func (f *Follower[T]) skip(ctx context.Context, p *place[T], number int, err error) error {
-	behind := f.inward(number)
-	maySkip := f.position.started && behind > 0 && retryAfter(err) == 0
-	if !maySkip {
 		return err
 	}
-	pageBehind, errBehind := f.fetch(ctx, behind)
-	if errBehind != nil {
-		return err
-	}
-	page, err := f.pageOnce(ctx, number, optional)
-	if err != nil {
-		p.hasGap = true
-		number, page = behind, pageBehind
-	} // otherwise, the failure has just ended
-	f.succeeded(ofSweep)
-	p.enter(number, page)
+	p.hasGap = p.hasGap || reached != number
+	p.enter(reached, page)
 	return nil
 }
 
@@ -100,13 +78,6 @@ func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 	if page.Total > 0 {
 		p.lowest = min(p.lowest, page.Total)
 	}
-}
-
-// refusesPages reports whether pages other than the newest one have failed for so long that the service
-// probably refuses them, as the latest error says.
-func (f *Follower[T]) refusesPages() bool {
-	failing := f.failures[ofSweep]
-	return isNoSuchPage(failing.err) && time.Since(failing.since) >= refusedAfter
 }
 
 // inward returns the number of the page that follows. If the newest record is on the last page, that page may

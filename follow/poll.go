@@ -28,6 +28,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	switch {
 	case r.isCut && r.known > 0:
 		f.sweepSoon()
+		f.position.keep(r.notNew(newItems), f.maxKnown())
 	case r.endsSweep():
 		if isSweep {
 			f.sweepAt = begun.Add(f.options.SweepInterval)
@@ -36,12 +37,17 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.deliver(ctx, newItems)
+	return f.deliver(ctx, newItems, r.haveKnownAbove(newItems))
 }
 
-// sweepSoon makes a poll after a minute a sweep. Until then, a page that fails costs little.
+// sweepSoon makes a poll within a minute a sweep. Until then, a page that fails costs little.
 func (f *Follower[T]) sweepSoon() {
-	f.sweepAt = time.Now().Add(min(time.Minute, f.options.SweepInterval))
+	now := time.Now()
+	soon := now.Add(min(time.Minute, f.options.SweepInterval))
+	isSooner := now.Before(f.sweepAt) && f.sweepAt.Before(soon)
+	if !isSooner {
+		f.sweepAt = soon
+	}
 }
 
 // endSweep reports missing records, and makes those known that are not new.
@@ -75,8 +81,9 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	f.position.Total += f.grown
 	f.grown = math.MinInt64
 	hasAll := r.atEnd && !r.hasGap && int64(len(r.items)) >= r.firstTotal
+	hasNewlyKnown = f.position.keep(stamps, f.maxKnown())
 	f.position.Whole = hasAll && len(stamps)+len(newItems) == len(r.items)
-	return f.position.keep(stamps, f.maxKnown())
+	return hasNewlyKnown
 }
 
 // read reads pages until the rules end the poll, or a page fails. It returns an error if ctx has ended, or if

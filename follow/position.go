@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -15,9 +14,9 @@ const positionVersion = 1
 // A position says which records are known.
 type position struct {
 	marks
-	started  bool          // the first start has ended
-	known    map[int64]int // the number of the reading that saw the id last
-	readings int           // how many readings made records known
+	started bool          // the first start has ended
+	known   map[int64]int // the known ids; an id that was seen later has a greater number
+	next    int           // such a number
 }
 
 // A storedPosition is the JSON of a position.
@@ -58,7 +57,7 @@ func parsePosition(text string) (position, error) {
 	if stored.Version != positionVersion {
 		return p, fmt.Errorf("its version is %d, and not %d", stored.Version, positionVersion)
 	}
-	p.marks, p.started, p.readings = stored.marks, true, len(stored.IDs)
+	p.marks, p.started, p.next = stored.marks, true, len(stored.IDs)
 	id := int64(0)
 	for i, difference := range stored.IDs {
 		id += difference
@@ -79,9 +78,7 @@ func (p *position) encode() string {
 
 // ids returns the known ids, in the order in which they were seen last.
 func (p *position) ids() []int64 {
-	return slices.SortedFunc(maps.Keys(p.known), func(a, b int64) int {
-		return cmp.Or(cmp.Compare(p.known[a], p.known[b]), cmp.Compare(a, b))
-	})
+	return slices.SortedFunc(maps.Keys(p.known), func(a, b int64) int { return p.known[a] - p.known[b] })
 }
 
 func (p *position) isKnown(id int64) bool {
@@ -89,23 +86,32 @@ func (p *position) isKnown(id int64) bool {
 	return ok
 }
 
-// add makes a record known.
+// add makes a record known, and the one that was seen last.
 func (p *position) add(s stamp) {
-	p.known[s.id] = p.readings
+	p.known[s.id] = p.next
+	p.next++
 	p.Newest = max(p.Newest, s.created)
 }
 
-// keep makes the records of a reading known, and forgets all ids but the given number that were seen last. It
-// reports whether a record was not known before.
+// keep makes the records of a reading known, of which it gets the newest one first. It keeps a number of ids, as
+// trim does, and reports whether a record was not known before.
 func (p *position) keep(stamps []stamp, number int) (hasNewlyKnown bool) {
-	p.readings++
-	for _, s := range stamps {
+	for _, s := range slices.Backward(stamps) {
 		hasNewlyKnown = hasNewlyKnown || !p.isKnown(s.id)
 		p.add(s)
 	}
+	p.trim(number)
+	return hasNewlyKnown
+}
+
+// trim forgets all ids but a number of them, those that were seen last.
+func (p *position) trim(number int) {
+	if len(p.known) <= number {
+		return
+	}
 	ids := p.ids()
-	for _, id := range ids[:max(0, len(ids)-number)] {
+	for _, id := range ids[:len(ids)-number] {
 		delete(p.known, id)
 	}
-	return hasNewlyKnown
+	p.Whole = false // a record of the list may be unknown now
 }

@@ -153,7 +153,7 @@ func (r *reading[T]) areKnownDeleted() bool {
 
 // isAboveKnown reports whether the latest records are new if a known one stands below them.
 func (r *reading[T]) isAboveKnown() bool {
-	isAnotherLeft := r.known < min(r.window, len(r.position.known))
+	isAnotherLeft := !r.hasGap && r.known < min(r.window, len(r.position.known))
 	return r.known == 0 || isAnotherLeft && r.unknown > 0
 }
 
@@ -168,18 +168,26 @@ func (r *reading[T]) newItems() (newItems []item[T]) {
 		switch {
 		case it.isKnown:
 			known++
-		case known < r.window && (!r.isNoneLeft() || r.isLater(it)):
+		case known < r.window && (!r.isNoneLeft() || r.wasEmpty || r.isLater(it)):
 			newItems = append(newItems, it)
 		}
 	}
 	return newItems
 }
 
+// haveKnownAbove reports whether a known record stands above one of the new ones.
+func (r *reading[T]) haveKnownAbove(newItems []item[T]) bool {
+	firstKnown := slices.IndexFunc(r.items, func(it item[T]) bool { return it.isKnown })
+	return firstKnown >= 0 && len(newItems) > firstKnown
+}
+
 // coversList reports whether the latest sweep and this poll read the whole list. If that sweep found it empty,
-// each record is new.
+// each record is new. A total that has not grown may be that of a list that shows its newest records only: after
+// a deletion, it shows an older one.
 func (r *reading[T]) coversList() bool {
 	wasEmpty := len(r.position.known) == 0
-	return r.position.Whole && (wasEmpty || r.atEnd)
+	hasGrown := r.firstTotal == 0 || r.firstTotal > r.position.Total
+	return r.position.Whole && (wasEmpty || r.atEnd && hasGrown)
 }
 
 // isNoneLeft reports whether no known record was found in a list that had others.
@@ -199,9 +207,8 @@ func (r *reading[T]) grown(found int) int64 { return r.maxTotal - r.position.Tot
 // records than were found as new.
 func (r *reading[T]) missing(found int) error {
 	lacks := r.firstTotal - r.position.Total - int64(found)
-	hasBegunAgain := r.wasEmpty && found == len(r.items)
 	switch {
-	case r.isNoneLeft() && !hasBegunAgain:
+	case r.isNoneLeft() && !r.wasEmpty:
 		return errorf("%w: no known record is left; %d others count as new", ErrMissing, found)
 	case r.missed > 0:
 		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, r.missed, r.window)
@@ -211,8 +218,8 @@ func (r *reading[T]) missing(found int) error {
 	return nil
 }
 
-// notNew returns the newest records that are not new, at most 2 × Window. If a page was skipped, these are only
-// the known ones: another known one may stand on that page, and make unknown records new. If records were
+// notNew returns the newest records that are not new, at most 2 × Window. If a page is missing in between, another
+// known record may stand on it, and make unknown records above it new: notNew leaves them out. If records were
 // dropped, none is new.
 func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 	if r.hasDropped() {
@@ -222,11 +229,19 @@ func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 	for _, it := range newItems {
 		isNew[it.id] = true
 	}
-	mayBeNew := r.hasGap && r.known > 0
-	items := slices.DeleteFunc(slices.Clone(r.items), func(it item[T]) bool {
-		return isNew[it.id] || mayBeNew && !it.isKnown
-	})
-	return stamps(items[:min(len(items), 2*r.window)])
+	lacksPage := (r.hasGap || r.isCut) && r.known > 0
+	known := 0
+	var items []item[T]
+	for _, it := range r.items {
+		if it.isKnown {
+			known++
+		}
+		mayBeNew := isNew[it.id] || lacksPage && !it.isKnown && known < r.window
+		if !mayBeNew && len(items) < 2*r.window {
+			items = append(items, it)
+		}
+	}
+	return stamps(items)
 }
 
 func stamps[T any](items []item[T]) (stamps []stamp) {

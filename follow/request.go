@@ -4,51 +4,89 @@ import (
 	"context"
 	"errors"
 	"math"
+	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/paging"
 )
 
 // newest requests the page with the newest record, page 1 until that succeeds.
-func (f *Follower[T]) newest(ctx context.Context, number int) (*msgpush.Page[T], error) {
+func (f *Follower[T]) newest(ctx context.Context, number int) (page *msgpush.Page[T], err error) {
 	attempts := maxAttempts
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	page, err := f.page(ctx, ofPoll, attempts, number, required)
+	err = f.retry(ctx, ofPoll, attempts, func() (err error) {
+		page, err = f.pageOnce(ctx, number, required)
+		return err
+	})
 	if err == nil {
 		f.succeeded(ofPoll)
 	}
 	return page, err
 }
 
-// inner requests another page, several times unless it is optional.
-func (f *Follower[T]) inner(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
+// inner requests another page, several times unless it is optional. It returns the number of the page that it
+// got, which is that of the page behind if only the page fails.
+func (f *Follower[T]) inner(ctx context.Context, number int, n need) (page *msgpush.Page[T], reached int, err error) {
 	attempts := maxAttempts
 	if n == optional {
 		attempts = 1
 	}
 	wasFailing := f.failures[ofSweep].err != nil
-	page, err := f.page(ctx, ofSweep, attempts, number, n)
+	err = f.retry(ctx, ofSweep, attempts, func() (err error) {
+		page, err = f.pageOnce(ctx, number, n)
+		reached = number
+		if err != nil {
+			page, reached, err = f.skip(ctx, number, err)
+		}
+		return err
+	})
 	if err == nil && !wasFailing { // it failed for a moment at most
 		f.succeeded(ofSweep)
 	}
-	return page, err
+	return page, reached, err
 }
 
-// page makes several attempts to request a page.
-func (f *Follower[T]) page(
-	ctx context.Context, c cause, attempts int, number int, n need,
-) (page *msgpush.Page[T], err error) {
-	wait := min(f.options.PollInterval, firstWait)
-	err = f.untilSuccess(ctx, c, attempts, wait, func() (err error) {
-		page, err = f.pageOnce(ctx, number, n)
-		return err
-	})
+// skip returns the page behind one that fails, if that one does not fail. Otherwise, it returns the error. A
+// page may fail each time, for example because of a record that is too long. That is found out before a wait:
+// meanwhile, the record may move to the page behind.
+func (f *Follower[T]) skip(ctx context.Context, number int, err error) (*msgpush.Page[T], int, error) {
+	behind := f.inward(number)
+	wait := retryAfter(err)
+	maySkip := f.position.started && behind > 0 && wait <= time.Minute
+	if !maySkip {
+		return nil, number, err
+	}
+	if wait > 0 {
+		f.sleep(ctx, f.spread(wait))
+	}
+	pageBehind, errBehind := f.pageOnce(ctx, behind, required)
+	if errBehind != nil {
+		return nil, number, err
+	}
+	f.report(err)
+	page, err := f.pageOnce(ctx, number, optional)
+	if err != nil {
+		return pageBehind, behind, nil
+	}
+	return page, number, nil // the failure has just ended
+}
+
+// retry makes several attempts of a request.
+func (f *Follower[T]) retry(ctx context.Context, c cause, attempts int, request func() error) error {
+	err := f.untilSuccess(ctx, c, attempts, min(f.options.PollInterval, firstWait), request)
 	if err != nil {
 		f.mustWait = max(f.mustWait, f.spread(retryAfter(err)))
 	}
-	return page, err
+	return err
+}
+
+// refusesPages reports whether pages other than the newest one have failed for so long that the service
+// probably refuses them, as the latest error says.
+func (f *Follower[T]) refusesPages() bool {
+	failing := f.failures[ofSweep]
+	return isNoSuchPage(failing.err) && time.Since(failing.since) >= refusedAfter
 }
 
 // pageOnce requests a page once. The page is empty if the list ends before it.
