@@ -93,8 +93,8 @@ func (p *position) add(s stamp) {
 	p.Newest = max(p.Newest, s.created)
 }
 
-// keep makes the records of a reading known, of which it gets the newest one first. It keeps a number of ids, as
-// trim does, and reports whether a record was not known before.
+// keep makes the records of a reading known, and calls trim. The newest record comes first. keep reports whether
+// a record was not known before.
 func (p *position) keep(stamps []stamp, number int) (hasNewlyKnown bool) {
 	for _, s := range slices.Backward(stamps) {
 		hasNewlyKnown = hasNewlyKnown || !p.isKnown(s.id)
@@ -104,7 +104,7 @@ func (p *position) keep(stamps []stamp, number int) (hasNewlyKnown bool) {
 	return hasNewlyKnown
 }
 
-// trim forgets all ids but a number of them, those that were seen last.
+// trim keeps the ids that were seen last, up to a number, and forgets the others.
 func (p *position) trim(number int) {
 	if len(p.known) <= number {
 		return

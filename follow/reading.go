@@ -182,8 +182,8 @@ func (r *reading[T]) haveKnownAbove(newItems []item[T]) bool {
 }
 
 // coversList reports whether the latest sweep and this poll read the whole list. If that sweep found it empty,
-// each record is new. A total that has not grown may be that of a list that shows its newest records only: after
-// a deletion, it shows an older one.
+// each record is new. Some services show only the newest records of a list. After a deletion, they show an older
+// one at its end, and the total does not grow.
 func (r *reading[T]) coversList() bool {
 	wasEmpty := len(r.position.known) == 0
 	hasGrown := r.firstTotal == 0 || r.firstTotal > r.position.Total

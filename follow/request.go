@@ -26,8 +26,8 @@ func (f *Follower[T]) newest(ctx context.Context, number int) (page *msgpush.Pag
 	return page, err
 }
 
-// inner requests another page, several times unless it is optional. It returns the number of the page that it
-// got, which is that of the page behind if only the page fails.
+// inner requests another page, several times unless it is optional. If only this page fails, inner returns the
+// page behind it. reached is the number of the page that it returns.
 func (f *Follower[T]) inner(ctx context.Context, number int, n need) (page *msgpush.Page[T], reached int, err error) {
 	attempts := maxAttempts
 	if n == optional {
@@ -66,11 +66,11 @@ func (f *Follower[T]) skip(ctx context.Context, number int, err error) (*msgpush
 		return nil, number, err
 	}
 	f.report(err)
-	page, err := f.pageOnce(ctx, number, optional)
-	if err != nil {
-		return pageBehind, behind, nil
+	page, errAgain := f.pageOnce(ctx, number, optional)
+	if errAgain == nil { // the failure has just ended
+		return page, number, nil
 	}
-	return page, number, nil // the failure has just ended
+	return pageBehind, behind, nil
 }
 
 // retry makes several attempts of a request.
