@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -102,6 +103,20 @@ func TestBodyInAnotherCharsetIsNotQuoted(t *testing.T) {
 			assert.ErrorContains(t, err, `the body is not UTF-8: its charset is "utf-16"`)
 			assert.NotContains(t, err.Error(), "{")
 		}
+	}
+}
+
+// The connection breaks within the key.
+func TestBodyWithoutItsEndIsNotQuoted(t *testing.T) {
+	const key = "sk_live_0123456789abcdefABCDEF"
+	for _, status := range []int{http.StatusForbidden, http.StatusServiceUnavailable} {
+		transport := fixtures.RoundTripFunc(func(*http.Request) (*http.Response, error) {
+			body := io.MultiReader(strings.NewReader("unknown access key: "+key[:29]), iotest.ErrReader(io.ErrUnexpectedEOF))
+			return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(body)}, nil
+		})
+		shown := shownByCalls(t, key, transport)
+		assert.NotContains(t, shown, "sk_live")
+		assert.Contains(t, shown, "the body is not quoted: its end is missing")
 	}
 }
 

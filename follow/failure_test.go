@@ -128,6 +128,38 @@ func TestBadRecordOfAListThatGrowsStopsNoPoll(t *testing.T) {
 	}
 }
 
+// The page behind succeeds meanwhile. More than Window new records stand above the page.
+func TestPageThatFailsTwiceInABacklogLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		failures := 0
+		s.setFail(func(number int) error {
+			if number == 15 && failures < 2 {
+				failures++
+				return &msgpush.APIError{HTTPStatus: 500, Code: 1}
+			}
+			return nil
+		})
+		s.prepend(numbers(1001, 1600)...)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1600), db.stored())
+		assert.Empty(t, r.missing())
+	})
+}
+
+// The store of a program may send alerts, and return the error of that service.
+func TestRetryAfterOfAStoreLosesNoBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(100, 1)}
+		_, db := startOn(t, s)
+		db.setErrs(&msgpush.APIError{HTTPStatus: 429, RetryAfter: 5 * time.Minute})
+		s.prepend(1001, 1002)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001, 1002}, db.stored())
+	})
+}
+
 // Page 4 is bad. The failure of the pages behind is not forgotten when it is skipped.
 func TestSkippedPageHidesNoOtherFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,13 +8,14 @@ import (
 
 // A place is the page that a reading has reached.
 type place[T any] struct {
-	number  int
-	page    *msgpush.Page[T] // empty if the list ends before it
-	highest int              // the highest page number so far
-	backs   int              // how often the reading went back from there
-	lowest  int64            // the lowest total so far
-	repeats int              // how many pages in a row had no record that was not read before
-	hasGap  bool             // a page was skipped
+	number   int
+	page     *msgpush.Page[T] // empty if the list ends before it
+	highest  int              // the highest page number so far
+	backs    int              // how often the reading went back from there
+	lowest   int64            // the lowest total so far
+	repeats  int              // how many pages in a row had no record that was not read before
+	failures int              // attempts that failed since the last page that had one
+	hasGap   bool             // a page was skipped
 }
 
 // newestPage returns the place of the newest record. It returns an error if ctx has ended, or if its page
@@ -52,13 +53,13 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need, goesBack bo
 	if number > p.highest {
 		p.highest, p.backs = number, 0
 	}
-	page, reached, err := f.inner(ctx, number, n)
+	page, reached, err := f.inner(ctx, p, number, n)
 	for err == nil && goesBack && f.hasShrunk(p, page) && p.backs < maxBacks {
 		p.backs++
 		moved := 1 + (p.page.Total-page.Total-1)/int64(max(1, f.longest)) // pages
 		number = int(max(1, int64(number)-moved))
 		p.page = page // the latest total
-		page, reached, err = f.inner(ctx, number, n)
+		page, reached, err = f.inner(ctx, p, number, n)
 	}
 	isBehindEnd := f.pages > 0 && number > f.pages
 	switch {

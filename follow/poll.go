@@ -106,6 +106,9 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 	}
 	for {
 		hasUnseen := r.add(f.items(p.page), p.page.Total)
+		if hasUnseen {
+			p.failures = 0
+		}
 		n := r.needOfNextPage()
 		isEnd := f.isEnd(p, hasUnseen)
 		if isEnd || n == notNeeded {

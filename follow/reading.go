@@ -182,12 +182,10 @@ func (r *reading[T]) haveKnownAbove(newItems []item[T]) bool {
 }
 
 // coversList reports whether the latest sweep and this poll read the whole list. If that sweep found it empty,
-// each record is new. Some services show only the newest records of a list. After a deletion, they show an older
-// one at its end, and the total does not grow.
+// each record is new.
 func (r *reading[T]) coversList() bool {
 	wasEmpty := len(r.position.known) == 0
-	hasGrown := r.firstTotal == 0 || r.firstTotal > r.position.Total
-	return r.position.Whole && (wasEmpty || r.atEnd && hasGrown)
+	return r.position.Whole && (wasEmpty || r.atEnd)
 }
 
 // isNoneLeft reports whether no known record was found in a list that had others.

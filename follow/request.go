@@ -26,18 +26,27 @@ func (f *Follower[T]) newest(ctx context.Context, number int) (page *msgpush.Pag
 	return page, err
 }
 
-// inner requests another page, several times unless it is optional. If only this page fails, inner returns the
-// page behind it. reached is the number of the page that it returns.
-func (f *Follower[T]) inner(ctx context.Context, number int, n need) (page *msgpush.Page[T], reached int, err error) {
-	attempts := maxAttempts
-	if n == optional {
-		attempts = 1
+// inner requests another page, several times unless it is optional. If only this page fails in the last attempt,
+// inner returns the page behind it. reached is the number of the page that it returns. While inner waits, a bad
+// record may move to the next page: so the attempts count from the last page with a record that was not read
+// before.
+func (f *Follower[T]) inner(
+	ctx context.Context, p *place[T], number int, n need,
+) (page *msgpush.Page[T], reached int, err error) {
+	attempts := 1
+	if n == required {
+		attempts = max(1, maxAttempts-p.failures)
 	}
 	wasFailing := f.failures[ofSweep].err != nil
 	err = f.retry(ctx, ofSweep, attempts, func() (err error) {
 		page, err = f.pageOnce(ctx, number, n)
 		reached = number
-		if err != nil {
+		if err == nil {
+			return nil
+		}
+		p.failures++
+		isLast := n == optional || p.failures >= maxAttempts
+		if isLast {
 			page, reached, err = f.skip(ctx, number, err)
 		}
 		return err
@@ -49,8 +58,7 @@ func (f *Follower[T]) inner(ctx context.Context, number int, n need) (page *msgp
 }
 
 // skip returns the page behind one that fails, if that one does not fail. Otherwise, it returns the error. A
-// page may fail each time, for example because of a record that is too long. That is found out before a wait:
-// meanwhile, the record may move to the page behind.
+// page may fail each time, for example because of a record that is too long.
 func (f *Follower[T]) skip(ctx context.Context, number int, err error) (*msgpush.Page[T], int, error) {
 	behind := f.inward(number)
 	wait := retryAfter(err)

@@ -22,6 +22,7 @@ func (c *Caller) readBody(s *state, resp *http.Response) error {
 	if err != nil && httpspec.IsSuccess(resp.StatusCode) {
 		return err
 	}
+	body.isCut = err != nil
 	resp.Body = body
 	return nil
 }
@@ -30,6 +31,7 @@ func (c *Caller) readBody(s *state, resp *http.Response) error {
 func (c *Caller) readAll(resp *http.Response) (*wholeBody, error) {
 	body := bodies.Get().(*wholeBody) // its isReusable is false
 	body.Reset()
+	body.isCut = false
 	if resp.Body == nil { // of a custom transport
 		return body, nil
 	}
@@ -51,6 +53,7 @@ type wholeBody struct {
 	// isReusable allows another response to use the buffer after Close. It is false after an error, since the
 	// reader of the body may still write to the buffer.
 	isReusable bool
+	isCut      bool // the end is missing
 }
 
 // maxPooled is the capacity of the largest buffer that is kept for another response.
@@ -66,6 +69,9 @@ func (b *wholeBody) Close() error {
 	}
 	return nil
 }
+
+// isCut reports whether the end of the body of a response of readBody is missing.
+func isCut(resp *http.Response) bool { return resp.Body.(*wholeBody).isCut }
 
 // bytesOf returns the bytes of the body of a response of readBody.
 func bytesOf(resp *http.Response) []byte { return resp.Body.(*wholeBody).Bytes() }

@@ -2,6 +2,7 @@ package call
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,19 +73,25 @@ func (c *Caller) noResponse(s *state, err error) *Failure {
 // A rejectedBody is the body of a response that is not a success.
 type rejectedBody struct {
 	bytes         []byte
-	unreadableErr error // the body has a charset or an encoding that the client does not read
+	unreadableErr error // the body has a charset or an encoding that the client does not read, or was cut
 	decodeErr     error // of the decoder of successes; nil: not called
 	env           errorEnvelope
 	jsonErr       error // of env
 }
+
+var errBodyCut = errors.New("the body is not quoted: its end is missing")
 
 func newRejectedBody(resp *http.Response, body []byte, decodeErr, charsetErr error, keys *redact.Keys) rejectedBody {
 	b := rejectedBody{bytes: body, decodeErr: decodeErr, unreadableErr: charsetErr}
 	b.env, b.jsonErr = decodeError(body)
 	encodingErr := checkEncoding(resp, keys)
 	isEncoded := len(body) > 0 && b.jsonErr != nil && encodingErr != nil // an empty body is one that ends too early
-	if isEncoded {
+	_, isEnvelope := b.env.code()
+	switch {
+	case isEncoded:
 		b.unreadableErr = encodingErr
+	case isCut(resp) && !isEnvelope: // perhaps within a key, whose beginning would not be redacted
+		b.unreadableErr = cmp.Or(charsetErr, errBodyCut)
 	}
 	return b
 }

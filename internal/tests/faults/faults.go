@@ -224,7 +224,7 @@ func Network(key string) []Fault {
 		{
 			Name:  "permanent status, connection closed mid-body",
 			Serve: Write("HTTP/1.1 404 Not Found\r\nContent-Length: 100\r\n\r\nno"),
-			Want:  permanent("HTTP 404 Not Found: no"),
+			Want:  permanent("the body is not quoted: its end is missing"),
 		},
 		{
 			Name:  "permanent status, connection reset mid-body",
