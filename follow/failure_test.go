@@ -160,6 +160,22 @@ func TestRetryAfterOfAStoreLosesNoBatch(t *testing.T) {
 	})
 }
 
+func TestSweepThatFailsIsMadeOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		startOn(t, s)
+		s.setFail(failFrom(2, errFailed))
+		wait(time.Hour)
+		sweeps := 0
+		for _, number := range s.requests[s.count()-400:] {
+			if number == 2 {
+				sweeps++
+			}
+		}
+		assert.LessOrEqual(t, sweeps, 62)
+	})
+}
+
 // Page 4 is bad. The failure of the pages behind is not forgotten when it is skipped.
 func TestSkippedPageHidesNoOtherFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
