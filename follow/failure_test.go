@@ -116,14 +116,11 @@ func TestBadRecordOfAListThatGrowsStopsNoPoll(t *testing.T) {
 				}
 				return nil
 			})
-			for n := int64(1001); n <= 1600; n++ {
+			for n := int64(1001); n <= 3000; n++ {
 				s.prepend(n)
 				wait(time.Second)
 			}
-			wait(20 * time.Second)
-			stored := db.stored()
-			assert.Greater(t, len(stored), 500)
-			assert.Contains(t, stored, int64(1600))
+			assert.Greater(t, len(db.stored()), 1000)
 		})
 	}
 }
