@@ -62,8 +62,8 @@ type Options struct {
 	// by the next sweep. 0 means 10 min.
 	SweepInterval time.Duration
 	// Window is how many known records may stand above a new one when a sweep sees it. It should be more than
-	// the number of new records in SweepInterval plus the longest delay of a late record. 0 means 200. It is at
-	// most 1,000,000.
+	// the number of records that come within SweepInterval and the longest delay of a late record. 0 means 200.
+	// It is at most 1,000,000.
 	Window int
 	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the error at
 	// level Warn with [slog.Default].
@@ -217,6 +217,7 @@ func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch
 			slog.WarnContext(ctx, "msgpush: following a list", "list", f.pager.Name, "error", err)
 		}
 	}
+	defer f.beginStep() // Check fails when the limit has passed since Run returned
 	for errs.OfContext(ctx) == nil {
 		err := f.poll(ctx)
 		if errors.Is(err, ErrReplaced) {

@@ -20,7 +20,7 @@ type Status struct {
 	// PollingSince is when the current poll began, or zero between two polls.
 	PollingSince time.Time
 	// NextStep is when the next request or call of store begins. While one runs, it is the time when that one
-	// began. At first, it is the time of New.
+	// began. Before Run, it is the time of New, and after Run, that of its return.
 	NextStep time.Time
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64

@@ -121,6 +121,12 @@ func TestCheckReturnsErrHangs(t *testing.T) {
 			r.stop()
 			return r.Follower
 		},
+		"Run has returned hours before the next poll": func(t *testing.T, s *service) *follow.Follower[int64] {
+			r, _ := start(t, s.pager(20), follow.Options{PollInterval: 6 * time.Hour})
+			wait(time.Minute)
+			r.stop()
+			return r.Follower
+		},
 		"a request hangs": func(t *testing.T, s *service) *follow.Follower[int64] {
 			pager := s.pager(20)
 			pager.Fetch = func(ctx context.Context, _ msgpush.PageRequest) (*page, error) { return nil, hangs(ctx) }
