@@ -116,7 +116,8 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 			r.atEnd = isEnd && !isError
 			return r, nil
 		}
-		goesBack := r.known == 0 || !f.position.started
+		isIncomplete := !f.position.started || f.failures[ofSweep].err != nil // not all old records are known yet
+		goesBack := r.known == 0 || isIncomplete
 		err := f.next(ctx, p, n, goesBack)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended

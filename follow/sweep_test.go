@@ -174,6 +174,28 @@ func TestLateRecordThatAppearsDuringASweepIsNotReportedAsMissing(t *testing.T) {
 	})
 }
 
+// Both readings of the first start fail at page 2. A deletion then hides a record from the sweep that follows.
+func TestDeletionAfterAnIncompleteFirstStartMakesNoOldRecordNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(100, 1)}
+		begin := time.Now()
+		s.fail = func(number int) error {
+			if number > 1 && time.Since(begin) < 5*time.Second {
+				return errFailed
+			}
+			return nil
+		}
+		s.edit = func(number int, _ *page) {
+			if number == 3 && len(s.list) == 100 {
+				s.list = s.list[1:]
+			}
+		}
+		_, db := startOn(t, s)
+		wait(time.Hour)
+		assert.Empty(t, db.stored())
+	})
+}
+
 // The list has grown since the latest sweep, which saw fewer records than the one before.
 func TestRecordThatIsTooLateIsReportedAfterADeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
