@@ -139,25 +139,18 @@ func TestServiceThatIgnoresThePageNumberCostsFourRequests(t *testing.T) {
 func TestImportOfThousandsOfOldRecordsIsDelivered(t *testing.T) {
 	for _, length := range []int64{100, 2000, 20_000} {
 		inBubble(t, fmt.Sprintf("%d records", length), func(t *testing.T) {
-			s, db := followImport(t, length)
+			s := &service{list: append(numbers(50_010, 50_000), numbers(40_000, 39_000)...)}
+			_, db := start(t, s.pager(20), follow.Options{Window: 20})
+			wait(time.Minute)
+			s.change(func(list []int64) []int64 {
+				s.requests = nil
+				return slices.Insert(list, 10, numbers(length, 1)...) // below ten known records
+			})
+			wait(time.Hour)
 			assert.Equal(t, numbers(1, length), db.stored())
 			assert.LessOrEqual(t, slices.Max(s.requests), int(length/20)+4)
 		})
 	}
-}
-
-// followImport follows a list into which old records are imported below ten known ones.
-func followImport(t *testing.T, length int64) (*service, *database) {
-	t.Helper()
-	s := &service{list: append(numbers(50_010, 50_000), numbers(40_000, 39_000)...)}
-	_, db := start(t, s.pager(20), follow.Options{Window: 20})
-	wait(time.Minute)
-	s.change(func(list []int64) []int64 {
-		s.requests = nil
-		return slices.Insert(list, 10, numbers(length, 1)...)
-	})
-	wait(time.Hour)
-	return s, db
 }
 
 // The service has two servers. One of them shows the list as it was five seconds ago.
@@ -267,12 +260,11 @@ func TestTotalThatFallsWithEachResponseStopsNoPoll(t *testing.T) {
 
 // 100 records are inserted after page 3 of a sweep. The total does not show that.
 func TestRecordsInsertedAtOnceDuringASweepAreDelivered(t *testing.T) {
-	for name, service := range map[string]*service{
+	for name, s := range map[string]*service{
 		"capped total": {edit: func(_ int, p *page) { p.Total, p.Pages = 800, 40 }},
 		"fixed number": {edit: func(int, *page) {}},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			s := service
 			s.list = numbers(1000, 1)
 			edit := s.edit
 			r, db := startOn(t, s)
@@ -303,20 +295,24 @@ func TestTotalOfRecordsThatAreNotShownCostsAFewRequests(t *testing.T) {
 }
 
 func TestLateRecordIsDeliveredThoughSomeResponsesHaveNoTotal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		s.edit = func(int, *page) {}
-		r, db := startOn(t, s)
-		s.setEdit(func(_ int, p *page) {
-			if len(s.requests)%3 == 0 {
-				p.Total, p.Pages = 0, 0
-			}
+	for name, hasNone := range map[string]func(request, number int) bool{
+		"each third response": func(request, _ int) bool { return request%3 == 0 },
+		"each page 1":         func(_, number int) bool { return number == 1 },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			r, db := startOn(t, s)
+			s.setEdit(func(number int, p *page) {
+				if hasNone(len(s.requests), number) {
+					p.Total, p.Pages = 0, 0
+				}
+			})
+			s.insertAt(100, 1001)
+			wait(time.Hour)
+			assert.Equal(t, []int64{1001}, db.stored())
+			assert.Empty(t, r.errors())
 		})
-		s.insertAt(100, 1001)
-		wait(time.Hour)
-		assert.Equal(t, []int64{1001}, db.stored())
-		assert.Empty(t, r.errors())
-	})
+	}
 }
 
 // After a burst, the newest records are deleted. The position has the ids of those below them.

@@ -245,7 +245,7 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 				batch.Records = append(batch.Records, it.record)
 			}
 		}
-		if !haveKnownAbove { // they must stay known
+		if !haveKnownAbove { // trim would forget those
 			f.position.trim(max(maxBurst, f.maxKnown()))
 		}
 		if err := f.storeBatch(ctx, batch); err != nil {

@@ -12,7 +12,7 @@ type place[T any] struct {
 	page     *msgpush.Page[T] // empty if the list ends before it
 	highest  int              // the highest page number so far
 	backs    int              // how often the reading went back from there
-	lowest   int64            // the lowest total so far
+	lowest   int64            // the lowest total so far; 0: none was reported
 	repeats  int              // how many pages in a row had no record that was not read before
 	failures int              // attempts that failed since the last page that had one
 	hasGap   bool             // a page was skipped
@@ -76,8 +76,9 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need, goesBack bo
 // enter makes a page the one that the reading has reached.
 func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 	p.number, p.page = number, page
-	if page.Total > 0 {
-		p.lowest = min(p.lowest, page.Total)
+	isLower := 0 < page.Total && page.Total < p.lowest
+	if isLower || p.lowest == 0 {
+		p.lowest = page.Total
 	}
 }
 

@@ -207,7 +207,7 @@ func (r *reading[T]) missing(found int) error {
 	lacks := r.firstTotal - r.position.Total - int64(found)
 	switch {
 	case r.isNoneLeft() && !r.wasEmpty:
-		return errorf("%w: no known record is left; %d others count as new", ErrMissing, found)
+		return errorf("%w: no known record is left; %d records count as new", ErrMissing, found)
 	case r.missed > 0:
 		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, r.missed, r.window)
 	case r.position.Total > 0 && lacks > 0 && !r.hasDropped():
