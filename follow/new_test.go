@@ -387,17 +387,26 @@ func TestExistingRecordsThatTiesHideAreNotNew(t *testing.T) {
 }
 
 func TestFirstStartNeedsOnlyOnePageSize(t *testing.T) {
-	for name, failing := range map[string]int{"other sizes are rejected": 1, "pages with high numbers are rejected": 13} {
+	for name, tt := range map[string]struct {
+		list    []int64
+		failing int // pages of another size, from this number on
+		change  func(*service)
+	}{
+		"other sizes are rejected":                              {numbers(1000, 1), 1, atStart(1001)},
+		"pages with high numbers are rejected":                  {numbers(1000, 1), 13, atStart(1001)},
+		"pages with high numbers are rejected, and one is last": {numbers(1, 1000), 13, atEnd(1001)},
+	} {
 		inBubble(t, name, func(t *testing.T) {
-			s := &service{list: numbers(1000, 1)}
+			s := &service{list: tt.list}
 			s.fail = func(number int) error {
-				if s.size != 20 && number >= failing {
+				if s.size != 20 && number >= tt.failing {
 					return &msgpush.APIError{HTTPStatus: 400}
 				}
 				return nil
 			}
-			r, db := startOn(t, s)
-			s.prepend(1001)
+			r, db := start(t, s.pager(20), follow.Options{})
+			wait(10 * time.Minute)
+			tt.change(s)
 			wait(time.Hour)
 			assert.Equal(t, []int64{1001}, db.stored())
 			assert.NoError(t, r.Status().Err)
