@@ -496,20 +496,20 @@ func TestListThatIsEmptyForAMomentAtTheFirstStartIsNotNew(t *testing.T) {
 // The first reading of a first start, or all polls so far, may have begun at the wrong end.
 func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
 	for name, tt := range map[string]struct {
-		failing []int // pages, at first
+		failing []int64 // records, at first
 		until   time.Duration
 		missing int
 	}{
-		"in the second reading": {failing: []int{25, 9}, until: 100 * time.Millisecond, missing: 0},
-		"after the first start": {failing: []int{25, 9}, until: time.Minute, missing: 1},
+		"in the second reading": {failing: []int64{500, 161, 162, 163}, until: 100 * time.Millisecond, missing: 0},
+		"after the first start": {failing: []int64{500, 161, 162, 163}, until: time.Minute, missing: 1},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			begin := time.Now()
 			s := &service{list: numbers(1, 500)}
 			s.created = func(n int64) msgpush.DateTime { return created(max(n, 20)) } // does not show the order on page 1
 			s.fail = func(number int) error {
-				if time.Since(begin) < tt.until && slices.Contains(tt.failing, number) {
-					return errFailed
+				if time.Since(begin) < tt.until {
+					return s.failsWith(tt.failing...)(number)
 				}
 				return nil
 			}

@@ -14,8 +14,7 @@ type place[T any] struct {
 	backs    int              // how often the reading went back from there
 	lowest   int64            // the lowest total so far; 0: none was reported
 	repeats  int              // how many pages in a row had no record that was not read before
-	failures int              // attempts that failed since the last page that had one
-	hasGap   bool             // a page was skipped
+	failures int              // failed attempts since the last page that had one, or was read singly
 }
 
 // newestPage returns the place of the newest record. It returns an error if ctx has ended, or if its page
@@ -24,7 +23,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 	p := new(place[T])
 	for range maxSearches {
 		p.number = f.newestNumber()
-		page, err := f.newest(ctx, p.number)
+		page, err := f.newest(ctx, p, p.number)
 		if err != nil {
 			f.forgetPages() // the list may not have this page any more
 			return nil, err
@@ -53,23 +52,22 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need, goesBack bo
 	if number > p.highest {
 		p.highest, p.backs = number, 0
 	}
-	page, reached, err := f.inner(ctx, p, number, n)
+	page, err := f.inner(ctx, p, number, n)
 	for err == nil && goesBack && f.hasShrunk(p, page) && p.backs < maxBacks {
 		p.backs++
 		moved := 1 + (p.page.Total-page.Total-1)/int64(max(1, f.longest)) // pages
 		number = int(max(1, int64(number)-moved))
 		p.page = page // the latest total
-		page, reached, err = f.inner(ctx, p, number, n)
+		page, err = f.inner(ctx, p, number, n)
 	}
 	isBehindEnd := f.pages > 0 && number > f.pages
 	switch {
 	case err != nil && isBehindEnd: // some services fail for such a page
-		page, reached = f.noPage, number
+		page = f.noPage
 	case err != nil:
 		return err
 	}
-	p.hasGap = p.hasGap || reached != number
-	p.enter(reached, page)
+	p.enter(number, page)
 	return nil
 }
 

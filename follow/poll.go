@@ -80,7 +80,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	stamps := r.notNew(newItems)
 	f.position.Total += f.grown
 	f.grown = math.MinInt64
-	hasAll := r.atEnd && !r.hasGap && int64(len(r.items)) >= r.firstTotal
+	hasAll := r.atEnd && int64(len(r.items)) >= r.firstTotal
 	hasNewlyKnown = f.position.keep(stamps, f.maxKnown())
 	f.position.Whole = hasAll && len(stamps)+len(newItems) == len(r.items)
 	return hasNewlyKnown
@@ -126,7 +126,6 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		if err != nil && isAboveKnown && !f.refusesPages() {
 			return nil, err
 		}
-		r.hasGap = p.hasGap
 		r.isCut = err != nil || r.known > 0 && f.mayHaveInserted(p)
 		if r.isCut {
 			return r, nil

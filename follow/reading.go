@@ -34,7 +34,6 @@ type reading[T any] struct {
 	wasEmpty   bool  // the list, in the poll before
 	atEnd      bool  // the list has no other page
 	isCut      bool  // a page failed, or the list changed too fast: the rest is left to the next sweep
-	hasGap     bool  // a page was skipped
 
 	seen       paging.IDSet
 	items      []item[T] // the records, the newest one first, except the dropped ones
@@ -153,7 +152,7 @@ func (r *reading[T]) areKnownDeleted() bool {
 
 // isAboveKnown reports whether the latest records are new if a known one stands below them.
 func (r *reading[T]) isAboveKnown() bool {
-	isAnotherLeft := !r.hasGap && r.known < min(r.window, len(r.position.known))
+	isAnotherLeft := r.known < min(r.window, len(r.position.known))
 	return r.known == 0 || isAnotherLeft && r.unknown > 0
 }
 
@@ -227,7 +226,7 @@ func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 	for _, it := range newItems {
 		isNew[it.id] = true
 	}
-	lacksPage := (r.hasGap || r.isCut) && r.known > 0
+	lacksPage := r.isCut && r.known > 0
 	known := 0
 	var items []item[T]
 	for _, it := range r.items {

@@ -11,83 +11,55 @@ import (
 )
 
 // newest requests the page with the newest record, page 1 until that succeeds.
-func (f *Follower[T]) newest(ctx context.Context, number int) (page *msgpush.Page[T], err error) {
+func (f *Follower[T]) newest(ctx context.Context, p *place[T], number int) (*msgpush.Page[T], error) {
 	attempts := maxAttempts
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	err = f.retry(ctx, ofPoll, attempts, func() (err error) {
-		page, err = f.pageOnce(ctx, number, required)
-		return err
-	})
+	page, err := f.attempt(ctx, p, number, ofPoll, attempts, required)
 	if err == nil {
 		f.succeeded(ofPoll)
 	}
 	return page, err
 }
 
-// inner requests another page, several times unless it is optional. If only this page fails in the last attempt,
-// inner returns the page behind it. reached is the number of the page that it returns. While inner waits, a bad
-// record may move to the next page: so the attempts count from the last page with a record that was not read
-// before.
-func (f *Follower[T]) inner(
-	ctx context.Context, p *place[T], number int, n need,
-) (page *msgpush.Page[T], reached int, err error) {
-	attempts := 1
-	if n == required {
-		attempts = max(1, maxAttempts-p.failures)
+// inner requests another page, five times or, if it is optional, twice. While inner waits, a bad record may move to
+// the next page: so the attempts count from the last page with a record that was not read before.
+func (f *Follower[T]) inner(ctx context.Context, p *place[T], number int, n need) (*msgpush.Page[T], error) {
+	attempts := maxAttempts
+	if n == optional {
+		attempts = 2
 	}
 	wasFailing := f.failures[ofSweep].err != nil
-	err = f.retry(ctx, ofSweep, attempts, func() (err error) {
+	page, err := f.attempt(ctx, p, number, ofSweep, max(1, attempts-p.failures), n)
+	if err == nil && !wasFailing { // it failed for a moment at most
+		f.succeeded(ofSweep)
+	}
+	return page, err
+}
+
+// attempt requests a page several times. After the last attempt, it reads the page singly; with many attempts,
+// after each fifth one.
+func (f *Follower[T]) attempt(
+	ctx context.Context, p *place[T], number int, c cause, attempts int, n need,
+) (page *msgpush.Page[T], err error) {
+	err = f.untilSuccess(ctx, c, attempts, min(f.options.PollInterval, firstWait), func() (err error) {
 		page, err = f.pageOnce(ctx, number, n)
-		reached = number
 		if err == nil {
 			return nil
 		}
 		p.failures++
-		isLast := n == optional || p.failures >= maxAttempts
-		if isLast {
-			page, reached, err = f.skip(ctx, number, err)
+		attempts--
+		if attempts == 0 || p.failures == maxAttempts {
+			p.failures = 0
+			page, err = f.singly(ctx, number, err)
 		}
 		return err
 	})
-	if err == nil && !wasFailing { // it failed for a moment at most
-		f.succeeded(ofSweep)
-	}
-	return page, reached, err
-}
-
-// skip returns the page behind one that fails, if that one does not fail. Otherwise, it returns the error. A
-// page may fail each time, for example because of a record that is too long.
-func (f *Follower[T]) skip(ctx context.Context, number int, err error) (*msgpush.Page[T], int, error) {
-	behind := f.inward(number)
-	wait := retryAfter(err)
-	maySkip := f.position.started && behind > 0 && wait <= time.Minute
-	if !maySkip {
-		return nil, number, err
-	}
-	if wait > 0 {
-		f.sleep(ctx, f.spread(wait))
-	}
-	pageBehind, errBehind := f.pageOnce(ctx, behind, required)
-	if errBehind != nil {
-		return nil, number, err
-	}
-	f.report(err)
-	page, errAgain := f.pageOnce(ctx, number, optional)
-	if errAgain == nil { // the failure has just ended
-		return page, number, nil
-	}
-	return pageBehind, behind, nil
-}
-
-// retry makes several attempts of a request.
-func (f *Follower[T]) retry(ctx context.Context, c cause, attempts int, request func() error) error {
-	err := f.untilSuccess(ctx, c, attempts, min(f.options.PollInterval, firstWait), request)
 	if err != nil {
 		f.mustWait = max(f.mustWait, f.spread(retryAfter(err)))
 	}
-	return err
+	return page, err
 }
 
 // refusesPages reports whether pages other than the newest one have failed for so long that the service
@@ -121,20 +93,11 @@ func isNoSuchPage(err error) bool {
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }
 
-// fetch requests a page, and takes the numbers that the response reports.
+// fetch requests a page, and takes the numbers of the response.
 func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], error) {
-	f.beginStep()
-	page, err := f.pager.Fetch(ctx, msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize})
+	page, err := f.request(ctx, msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize})
 	if err != nil {
-		err = paging.AtPage(int64(number), err)
-	}
-	switch {
-	case page == nil && err == nil:
-		return nil, errorf("the Fetch function returned neither a page nor an error")
-	case page == nil, err != nil && length(page) == 0:
-		return nil, err
-	case err != nil && len(page.Omitted) == 0:
-		f.report(err)
+		return nil, paging.AtPage(int64(number), err)
 	}
 	// The service has failed for a moment: a list that became empty shows that at page 1.
 	isBlank := length(page) == 0 && page.Total == 0
@@ -142,9 +105,29 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 		err := errorf("it has no records and no total, but the list had %d pages", f.pages)
 		return nil, paging.AtPage(int64(number), err)
 	}
-	f.longest = max(f.longest, length(page))
-	f.pages = f.pagesOf(page)
+	f.takeNumbers(page, length(page))
 	return page, nil
+}
+
+// request makes a request. An error that comes with records is reported only.
+func (f *Follower[T]) request(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[T], error) {
+	f.beginStep()
+	page, err := f.pager.Fetch(ctx, r)
+	switch {
+	case page == nil && err == nil:
+		return nil, errorf("the Fetch function returned neither a page nor an error")
+	case page == nil, err != nil && length(page) == 0:
+		return nil, err
+	case err != nil && len(page.Omitted) == 0:
+		f.report(paging.AtPage(int64(r.Current), err))
+	}
+	return page, nil
+}
+
+// takeNumbers takes the numbers of a page, which has a number of records or of places.
+func (f *Follower[T]) takeNumbers(page *msgpush.Page[T], length int) {
+	f.longest = max(f.longest, length)
+	f.pages = f.pagesOf(page)
 }
 
 // forgetPages forgets how many pages the list has, and how long they are.

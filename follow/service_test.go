@@ -148,12 +148,19 @@ func failFrom(page int, err error) func(number int) error {
 	}
 }
 
-// failsWith returns a function that makes each page fail that has a record.
-func (s *service) failsWith(record int64) func(number int) error {
+var errTooLong = errors.New("the response is too long")
+
+// failsWith returns a function that makes each page fail that has one of the bad records.
+func (s *service) failsWith(bad ...int64) func(number int) error {
 	return func(number int) error {
-		from, to := min((number-1)*s.size, len(s.list)), min(number*s.size, len(s.list))
-		if slices.Contains(s.list[from:to], record) {
-			return errors.New("the response is too long")
+		size := s.size
+		if s.maxSize > 0 {
+			size = min(size, s.maxSize)
+		}
+		from, to := min((number-1)*size, len(s.list)), min(number*size, len(s.list))
+		isBad := func(n int64) bool { return slices.Contains(bad, n) }
+		if slices.ContainsFunc(s.list[from:to], isBad) {
+			return errTooLong
 		}
 		return nil
 	}

@@ -98,8 +98,8 @@ func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 			isDown, isInserted := true, false
 			s := &service{list: numbers(30_000, 1)}
 			s.fail = func(number int) error {
-				if isDown && number == 2 {
-					return errFailed
+				if isDown {
+					return s.failsWith(29_980, 29_979, 29_978)(number)
 				}
 				if number == 3 && !isInserted && inserted > 0 {
 					isInserted = true
@@ -108,7 +108,7 @@ func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 				return nil
 			}
 			_, db := start(t, s.pager(20), follow.Options{})
-			wait(time.Second)
+			wait(25 * time.Second)
 			require.Len(t, db.batches, 1)
 			s.mu.Lock()
 			isDown = false

@@ -1,0 +1,261 @@
+package follow_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush"
+	"example.com/msgpush/follow"
+)
+
+// Bad records make each page fail that has one of them.
+
+func TestBadRecordIsTheOnlyOneThatIsNotDelivered(t *testing.T) {
+	tests := []struct {
+		name string
+		s    service
+		bad  []int64 // of the new records 1001 to 1100
+	}{
+		{"on page 1", service{}, []int64{1095}},
+		{"the newest one", service{}, []int64{1100}},
+		{"on page 3", service{}, []int64{1055}},
+		{"the first one of its page", service{}, []int64{1060}},
+		{"the last one of its page", service{}, []int64{1041}},
+		{"two in a row", service{}, []int64{1055, 1054}},
+		{"on two pages in a row", service{}, []int64{1055, 1035}},
+		{"each third one of a page", service{}, []int64{1060, 1057, 1054, 1051, 1048, 1045, 1042}},
+		{"newest last", service{list: numbers(1, 995)}, []int64{1055, 1015}},
+		{"newest last, on the last page", service{list: numbers(1, 995)}, []int64{1100}},
+		{"with shorter pages than requested", service{maxSize: 7}, []int64{1055}},
+		{"without totals", service{edit: func(_ int, p *page) { p.Total, p.Pages = 0, 0 }}, []int64{1055}},
+		{"without numbers of pages", service{edit: func(_ int, p *page) { p.Pages = 0 }}, []int64{1055}},
+		{"with the length of a page as the total", service{edit: func(_ int, p *page) {
+			p.Total, p.Pages = int64(len(p.List)), 0
+		}}, []int64{1055}},
+	}
+	for i := range tests {
+		tt := &tests[i]
+		inBubble(t, tt.name, func(t *testing.T) {
+			isNewestLast := tt.s.list != nil
+			if !isNewestLast {
+				tt.s.list = numbers(995, 1)
+			}
+			r, db := startOn(t, &tt.s)
+			tt.s.setFail(tt.s.failsWith(tt.bad...))
+			if isNewestLast {
+				tt.s.change(func(list []int64) []int64 { return append(list, numbers(1001, 1100)...) })
+			} else {
+				tt.s.prepend(numbers(1001, 1100)...)
+			}
+			wait(2 * time.Hour)
+			isBad := func(n int64) bool { return slices.Contains(tt.bad, n) }
+			assert.Equal(t, slices.DeleteFunc(numbers(1001, 1100), isBad), db.stored())
+			assert.NoError(t, r.Status().Check(10*time.Minute))
+			assert.True(t, slices.ContainsFunc(r.errors(), func(err error) bool {
+				return errors.Is(err, errTooLong)
+			}))
+		})
+	}
+}
+
+// A list with one alert a day must not wait until the bad record stands on another page.
+func TestRecordsAfterABadOneAreDeliveredWithinMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		s.setFail(s.failsWith(1001))
+		s.prepend(1001)
+		wait(time.Hour)
+		s.prepend(1002)
+		wait(5 * time.Minute)
+		assert.Equal(t, []int64{1002}, db.stored())
+		assert.NoError(t, r.Status().Check(10*time.Minute))
+	})
+}
+
+func TestBadRecordIsDeliveredWhenItCanBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		s.setFail(s.failsWith(1010))
+		s.prepend(numbers(1001, 1030)...)
+		wait(time.Hour)
+		require.Len(t, db.stored(), 29)
+		assert.ErrorContains(t, r.missing()[0], "the list grew by 1 more than were found")
+		s.setFail(nil)
+		wait(time.Hour)
+		assert.Equal(t, int64(1010), db.stored()[29])
+	})
+}
+
+func TestBadRecordIsReportedWithItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(60, 1)}
+		s.fail = s.failsWith(25)
+		r, db := startOn(t, s)
+		s.prepend(1001, 1002)
+		wait(time.Hour)
+		assert.Equal(t, []int64{1001, 1002}, db.stored())
+		const want = "msgpush: following a list: record 38 of the list cannot be read: the response is too long"
+		assert.True(t, slices.ContainsFunc(r.errors(), func(err error) bool { return err.Error() == want }))
+		assert.NoError(t, r.Status().Check(10*time.Minute), "each sweep reads the other records")
+	})
+}
+
+// Some services leave out records that the key may not see, from pages that count them.
+func TestHiddenRecordOnAPageThatIsReadSinglyIsNotTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.edit = func(_ int, p *page) {
+			p.List = slices.DeleteFunc(p.List, func(n int64) bool { return n == 1020 })
+		}
+		_, db := startOn(t, s)
+		s.setFail(s.failsWith(1017))
+		s.prepend(numbers(1001, 1030)...)
+		wait(time.Hour)
+		isBadOrHidden := func(n int64) bool { return n == 1017 || n == 1020 }
+		assert.Equal(t, slices.DeleteFunc(numbers(1001, 1030), isBadOrHidden), db.stored())
+	})
+}
+
+func TestRecordThatCannotBeDecodedOnAPageThatIsReadSinglyIsDeliveredInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.edit = func(_ int, p *page) {
+			if i := slices.Index(p.List, 1015); i >= 0 {
+				p.List = slices.Delete(p.List, i, i+1)
+				p.Omitted = []msgpush.OmittedRecord{{Index: i, ID: 1015}}
+			}
+		}
+		_, db := startOn(t, s)
+		s.setFail(s.failsWith(1018))
+		s.prepend(numbers(1001, 1030)...)
+		wait(time.Hour)
+		isAway := func(n int64) bool { return n == 1015 || n == 1018 }
+		assert.Equal(t, slices.DeleteFunc(numbers(1001, 1030), isAway), db.stored())
+		require.Len(t, db.omitted, 1)
+		assert.Equal(t, int64(1015), db.omitted[0].ID)
+	})
+}
+
+// The error of a page behind the last record is the end, and not a bad record.
+func TestListThatEndsOnAPageThatIsReadSingly(t *testing.T) {
+	for name, errOfEnd := range map[string]error{
+		"with an error behind the end": &msgpush.APIError{HTTPStatus: 500},
+		"with empty pages":             nil,
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(30, 1)}
+			r, db := startOn(t, s)
+			isBad := s.failsWith(1002)
+			s.setFail(func(number int) error {
+				if (number-1)*s.size >= len(s.list) {
+					return errOfEnd
+				}
+				return isBad(number)
+			})
+			s.prepend(numbers(1001, 1020)...)
+			s.change(func(list []int64) []int64 { return list[:25] })
+			wait(2 * time.Hour)
+			want := slices.DeleteFunc(numbers(1001, 1020), func(n int64) bool { return n == 1002 })
+			assert.Equal(t, want, db.stored())
+			assert.NoError(t, r.Status().Check(10*time.Minute))
+		})
+	}
+}
+
+// In each case, the page cannot be read singly. Its records are delivered when it can be read again.
+func TestPageWithoutReadableRecordsStopsThePollWithAnError(t *testing.T) {
+	tests := map[string]struct {
+		size int
+		fail func(s *service, number int) error
+		edit func(number int, p *page)
+	}{
+		"several bad records in a row": {size: 20, fail: func(s *service, number int) error {
+			return s.failsWith(1012, 1011, 1010)(number)
+		}},
+		"pages of one record": {size: 1, fail: func(s *service, number int) error { return s.failsWith(1012)(number) }},
+		"a page size that is ignored": {size: 20, fail: func(s *service, number int) error {
+			if s.size == 20 {
+				return s.failsWith(1012)(number)
+			}
+			s.size = 20
+			return nil
+		}, edit: func(_ int, p *page) {
+			if p.PageSize == 1 {
+				p.List = numbers(1, 20)
+			}
+		}},
+		"a long Retry-After": {size: 20, fail: func(s *service, number int) error {
+			if s.failsWith(1012)(number) != nil {
+				return &msgpush.APIError{HTTPStatus: 503, RetryAfter: 2 * time.Minute}
+			}
+			return nil
+		}},
+	}
+	for name, tt := range tests {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1), edit: tt.edit}
+			r, db := start(t, s.pager(tt.size), follow.Options{})
+			wait(time.Minute)
+			s.setFail(func(number int) error { return tt.fail(s, number) })
+			s.prepend(numbers(1001, 1040)...)
+			wait(time.Hour)
+			assert.Empty(t, db.stored())
+			assert.Error(t, r.Status().Check(30*time.Minute))
+			s.setFail(nil)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1001, 1040), db.stored())
+			assert.NoError(t, r.Status().Check(30*time.Minute))
+		})
+	}
+}
+
+// A page of 20 costs five attempts and three records.
+func TestOutageCostsFewRequests(t *testing.T) {
+	for _, first := range []int{1, 2} {
+		inBubble(t, fmt.Sprintf("from page %d on", first), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			startOn(t, s)
+			s.setFail(failFrom(first, &msgpush.APIError{HTTPStatus: 503}))
+			s.prepend(numbers(1001, 1030)...)
+			before := s.count()
+			wait(24 * time.Hour)
+			assert.Less(t, s.count()-before, 24*60*5)
+		})
+	}
+}
+
+// A record arrives each second. Each page with the bad one fails, so that it would move to the next page while
+// the follower waits.
+func TestBadRecordOfAListThatGrowsStopsNoPoll(t *testing.T) {
+	for name, err := range map[string]*msgpush.APIError{
+		"without Retry-After": {HTTPStatus: 500},
+		"with Retry-After":    {HTTPStatus: 503, Retryable: true, RetryAfter: time.Second},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			_, db := start(t, s.pager(20), follow.Options{Window: 1000})
+			wait(time.Minute)
+			isBad := s.failsWith(1010)
+			s.setFail(func(number int) error {
+				if isBad(number) != nil {
+					return err
+				}
+				return nil
+			})
+			for n := int64(1001); n <= 3000; n++ {
+				s.prepend(n)
+				wait(time.Second)
+			}
+			assert.Greater(t, len(db.stored()), 1000)
+		})
+	}
+}
