@@ -80,7 +80,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	stamps := r.notNew(newItems)
 	f.position.Total += f.grown
 	f.grown = math.MinInt64
-	hasAll := r.atEnd && int64(len(r.items)) >= r.firstTotal
+	hasAll := r.atEnd && int64(len(r.items)) >= r.total
 	hasNewlyKnown = f.position.keep(stamps, f.maxKnown())
 	f.position.Whole = hasAll && len(stamps)+len(newItems) == len(r.items)
 	return hasNewlyKnown
@@ -95,17 +95,16 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		return nil, err
 	}
 	r := &reading[T]{
-		position:   &f.position,
-		window:     f.options.Window,
-		maxHeld:    f.maxHeld,
-		firstTotal: p.page.Total,
-		maxTotal:   p.page.Total,
-		isSweep:    isSweep,
-		wasEmpty:   f.wasEmpty,
-		seen:       paging.IDSet{},
+		position: &f.position,
+		window:   f.options.Window,
+		maxHeld:  f.maxHeld,
+		total:    p.page.Total,
+		isSweep:  isSweep,
+		wasEmpty: f.wasEmpty,
+		seen:     paging.IDSet{},
 	}
 	for {
-		hasUnseen := r.add(f.items(p.page), p.page.Total)
+		hasUnseen := r.add(f.items(p.page))
 		if hasUnseen {
 			p.failures = 0
 		}

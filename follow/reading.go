@@ -25,15 +25,14 @@ type item[T any] struct {
 // let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. The new ones are 12 and 11,
 // which have no known record above and a known one below. 10 is missed, since it has one above.
 type reading[T any] struct {
-	position   *position
-	window     int
-	maxHeld    int
-	firstTotal int64 // by the first response
-	maxTotal   int64 // the highest one, by the pages that may have new records
-	isSweep    bool  // it goes on until it has the depth of a sweep
-	wasEmpty   bool  // the list, in the poll before
-	atEnd      bool  // the list has no other page
-	isCut      bool  // a page failed, or the list changed too fast: the rest is left to the next sweep
+	position *position
+	window   int
+	maxHeld  int
+	total    int64 // by the first response; 0: not reported
+	isSweep  bool  // it goes on until it has the depth of a sweep
+	wasEmpty bool  // the list, in the poll before
+	atEnd    bool  // the list has no other page
+	isCut    bool  // a page failed, or the list changed too fast: the rest is left to the next sweep
 
 	seen       paging.IDSet
 	items      []item[T] // the records, the newest one first, except the dropped ones
@@ -46,10 +45,8 @@ type reading[T any] struct {
 	older      int       // how many of them were created before the newest known one
 }
 
-// add takes the records of a page and the total of its response. It reports whether one of the records was
-// not read before.
-func (r *reading[T]) add(items []item[T], total int64) (hasUnseen bool) {
-	mayHaveNew := r.known < r.window
+// add takes the records of a page. It reports whether one of them was not read before.
+func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
 	r.hasUnknown = false
 	for _, it := range items {
 		if !r.seen.Add(it.id) { // it moved from another page
@@ -63,9 +60,6 @@ func (r *reading[T]) add(items []item[T], total int64) (hasUnseen bool) {
 		} else {
 			r.countUnknown(it)
 		}
-	}
-	if mayHaveNew && r.hasUnknown { // some may have been inserted after the first response
-		r.maxTotal = max(r.maxTotal, total)
 	}
 	return hasUnseen
 }
@@ -146,7 +140,7 @@ func (r *reading[T]) needOfFirstStart() need {
 // areKnownDeleted reports whether the known records below were probably deleted. If the list has grown by as
 // many records as seem old, they are new, and the clock of the service went back.
 func (r *reading[T]) areKnownDeleted() bool {
-	hasGrown := r.firstTotal-r.position.Total >= int64(r.older)
+	hasGrown := r.total-r.position.Total >= int64(r.older)
 	return r.older >= max(maxOld, 2*r.window) && !hasGrown
 }
 
@@ -198,12 +192,12 @@ func (r *reading[T]) isLater(it item[T]) bool {
 }
 
 // grown returns by how many more records the list has grown than were found as new.
-func (r *reading[T]) grown(found int) int64 { return r.maxTotal - r.position.Total - int64(found) }
+func (r *reading[T]) grown(found int) int64 { return r.total - r.position.Total - int64(found) }
 
 // missing returns an error if no known record is left, if records were missed, or if the total grew by more
 // records than were found as new.
 func (r *reading[T]) missing(found int) error {
-	lacks := r.firstTotal - r.position.Total - int64(found)
+	lacks := r.grown(found)
 	switch {
 	case r.isNoneLeft() && !r.wasEmpty:
 		return errorf("%w: no known record is left; %d records count as new", ErrMissing, found)
