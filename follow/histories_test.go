@@ -28,6 +28,7 @@ type entry struct {
 	created msgpush.DateTime
 	visible time.Time
 	deleted time.Time // zero: never
+	isBad   bool      // each page with the record fails
 }
 
 // A history is a list that changes for seven hours, and a follower that is stopped at random times.
@@ -44,6 +45,7 @@ type history struct {
 	hasNumbers bool          // responses report the total and the number of pages
 	maxSize    int           // of a page
 	failing    float64       // requests
+	hasBad     bool          // some records are bad
 	setBack    time.Duration // when the displayed time goes back by an hour; 0: never
 	retention  time.Duration // 0: records are kept
 	lag        time.Duration // of the server that is behind
@@ -87,6 +89,8 @@ func newHistory(seed uint64) *history {
 	if mayLag && random.IntN(3) == 0 {
 		h.lag = time.Duration(random.IntN(10_000)) * time.Millisecond
 	}
+	isCapped := h.ascending && h.maxSize < 20 // then a bad record on page 1 hides the end of the list
+	h.hasBad = random.IntN(4) == 0 && !isCapped
 	h.outage = 30 * time.Minute
 	if h.retention == 0 && random.IntN(4) == 0 {
 		h.outage = 4 * time.Hour
@@ -157,6 +161,7 @@ func (h *history) add(at, visible time.Time) {
 		offset = time.Hour
 	}
 	e := entry{id: int64(len(h.entries) + 1), created: dateTime(at.Add(offset)), visible: visible}
+	e.isBad = h.hasBad && h.random.IntN(200) == 0
 	switch {
 	case h.random.IntN(100) == 0:
 		e.deleted = visible.Add(time.Duration(30+h.random.IntN(300)) * time.Minute)
@@ -186,6 +191,9 @@ func (h *history) fetch(ctx context.Context, r msgpush.PageRequest) (*msgpush.Pa
 	}
 	size := min(r.PageSize, h.maxSize)
 	from, to := min(len(list), (r.Current-1)*size), min(len(list), r.Current*size)
+	if slices.ContainsFunc(list[from:to], func(e entry) bool { return e.isBad }) {
+		return nil, errFailed
+	}
 	p := &msgpush.Page[entry]{PageNum: r.Current, PageSize: size, List: slices.Clone(list[from:to])}
 	if h.hasNumbers {
 		p.Total, p.Pages = int64(len(list)), (len(list)+size-1)/size
@@ -292,7 +300,7 @@ func TestHistories(t *testing.T) {
 			var lost, old, twice []int64
 			for _, e := range h.entries {
 				times := stored[e.id]
-				isStable := e.deleted.IsZero() || e.deleted.Sub(e.visible) > h.outage+time.Hour
+				isStable := !e.isBad && (e.deleted.IsZero() || e.deleted.Sub(e.visible) > h.outage+time.Hour)
 				wasThere := e.id <= h.newest || e.visible.Before(h.started.Add(h.lag))
 				switch {
 				case times > 1:

@@ -105,7 +105,12 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 		err := errorf("it has no records and no total, but the list had %d pages", f.pages)
 		return nil, paging.AtPage(int64(number), err)
 	}
-	f.takeNumbers(page, length(page))
+	f.longest = max(f.longest, length(page))
+	f.pages = f.pagesOf(page)
+	f.size = 0
+	if page.PageSize <= f.pager.PageSize {
+		f.size = max(0, page.PageSize)
+	}
 	return page, nil
 }
 
@@ -124,14 +129,8 @@ func (f *Follower[T]) request(ctx context.Context, r msgpush.PageRequest) (*msgp
 	return page, nil
 }
 
-// takeNumbers takes the numbers of a page, which has a number of records or of places.
-func (f *Follower[T]) takeNumbers(page *msgpush.Page[T], length int) {
-	f.longest = max(f.longest, length)
-	f.pages = f.pagesOf(page)
-}
-
 // forgetPages forgets how many pages the list has, and how long they are.
-func (f *Follower[T]) forgetPages() { f.pages, f.longest = 0, 0 }
+func (f *Follower[T]) forgetPages() { f.pages, f.size, f.longest = 0, 0, 0 }
 
 // pagesOf returns the number of pages that a response reports, or that follows from its total, or 0.
 func (f *Follower[T]) pagesOf(page *msgpush.Page[T]) int {

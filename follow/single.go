@@ -12,19 +12,18 @@ import (
 // page fail each time, for example if it is too long. Such a record is left out, and its error is reported. If
 // several in a row fail, the service is at fault, and singly returns err.
 func (f *Follower[T]) singly(ctx context.Context, number int, err error) (*msgpush.Page[T], error) {
-	size := f.pager.PageSize
-	if number > 1 && f.longest > 0 { // the service may send shorter pages than requested
-		size = f.longest
+	if f.size == 0 { // another page shows whether pages are shorter than requested
+		_, _ = f.fetch(ctx, number+1)
 	}
+	size := cmp.Or(f.size, f.pager.PageSize)
 	s := singles[T]{page: new(msgpush.Page[T]), first: (number-1)*size + 1}
 	latest := err
 	for s.count < size && !s.isEnd {
 		if !f.waitAfter(ctx, latest) {
 			return nil, err
 		}
-		place := s.first + s.count
 		var single *msgpush.Page[T]
-		single, latest = f.request(ctx, msgpush.PageRequest{Current: place, PageSize: 1})
+		single, latest = f.single(ctx, s.first+s.count)
 		s.add(single, latest)
 		ignoresSize := single != nil && length(single) > 1
 		if ignoresSize || s.inRow == maxBad {
@@ -39,8 +38,18 @@ func (f *Follower[T]) singly(ctx context.Context, number int, err error) (*msgpu
 		f.report(failure)
 	}
 	s.page.Pages = (s.page.Pages + size - 1) / size
-	f.takeNumbers(s.page, s.count)
+	f.pages = f.pagesOf(s.page)
 	return s.page, nil
+}
+
+// single requests a record, twice if it fails.
+func (f *Follower[T]) single(ctx context.Context, place int) (*msgpush.Page[T], error) {
+	r := msgpush.PageRequest{Current: place, PageSize: 1}
+	page, err := f.request(ctx, r)
+	if err != nil {
+		page, err = f.request(ctx, r)
+	}
+	return page, err
 }
 
 // waitAfter waits as long as an error asks for. It reports whether that is at most a minute.
