@@ -23,9 +23,9 @@
 //     known one on. They become known, and the position keeps the 4 × Window ids that were seen last.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, if the total grew by
 //     more records than were found, or if no known record is left, this is reported.
-//   - Failure. The newest page is requested, and a batch is stored, until that succeeds. Another page that
-//     fails is skipped if the page behind it does not fail; otherwise, the poll stores the records that are new
-//     without it, and a sweep follows after a minute.
+//   - Failure. The newest page is requested, and a batch is stored, until that succeeds. If a page fails several
+//     times, its records are requested one by one. A record that fails is left out. If several in a row
+//     fail, the poll stores the records that are new without the page, and a sweep follows after a minute.
 //
 // docs/following.md shows the tables and an example, explains the rules, and states the guarantees, the costs
 // and the limits.

@@ -42,17 +42,17 @@ func (f *Follower[T]) singly(ctx context.Context, number int, err error) (*msgpu
 	return s.page, nil
 }
 
-// single requests a record, twice if it fails.
+// single requests a record, and once more if it fails without a Retry-After.
 func (f *Follower[T]) single(ctx context.Context, place int) (*msgpush.Page[T], error) {
 	r := msgpush.PageRequest{Current: place, PageSize: 1}
 	page, err := f.request(ctx, r)
-	if err != nil {
+	if err != nil && retryAfter(err) == 0 {
 		page, err = f.request(ctx, r)
 	}
 	return page, err
 }
 
-// waitAfter waits as long as an error asks for. It reports whether that is at most a minute.
+// waitAfter waits for the Retry-After of an error. It reports whether that is at most a minute.
 func (f *Follower[T]) waitAfter(ctx context.Context, err error) bool {
 	wait := retryAfter(err)
 	if 0 < wait && wait <= time.Minute {
