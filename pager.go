@@ -58,7 +58,7 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 //
 // An error is yielded once, as the last element, with a zero record:
 //
-//   - [ErrInconsistentList] means that the end of the list was reached, but records are missing, or may be.
+//   - [ErrInconsistentList] means that the iteration read what it could, but records are missing, or may be.
 //     If the service rejected the last page, the error wraps its response, too.
 //   - [ErrOmitted] without it means that all records were delivered, except for records whose id is 0, or
 //     that cannot be decoded. [Pager.Pages] has the latter in [Page.Omitted].
@@ -159,8 +159,12 @@ func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 	}
 }
 
-// isNoSuchPage reports whether an error may mean that a page does not exist.
+// isNoSuchPage reports whether an error may mean that a page does not exist. Some services send no list then,
+// or null.
 func isNoSuchPage(err error) bool {
+	if errors.Is(err, errNoList) || errors.Is(err, errNoData) {
+		return true
+	}
 	e, ok := errors.AsType[*APIError](err)
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }

@@ -2,6 +2,7 @@ package msgpush_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -223,6 +224,41 @@ func TestErrorResponseBehindTheLastPageEndsTheList(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Backends in Go send null for a list without records.
+func TestSuccessWithoutListBehindTheLastPageEndsTheList(t *testing.T) {
+	for _, data := range []string{`{"total":2,"pages":1,"list":null}`, `{"total":2,"pages":1}`, `null`} {
+		t.Run(data, func(t *testing.T) {
+			transport := func(r *http.Request) (*http.Response, error) {
+				var page msgpush.PageRequest
+				require.NoError(t, json.NewDecoder(r.Body).Decode(&page))
+				if page.Current > 1 {
+					return fixtures.Respond(200, fixtures.SuccessOf(data))(r)
+				}
+				return fixtures.Respond(200, fixtures.SuccessOf(`{"total":2,"pages":1,"list":[{"id":1},{"id":2}]}`))(r)
+			}
+			pager := fixtures.NewClient(t, fixtures.RoundTripFunc(transport)).MPPager()
+			pager.PageSize = 2
+			got, err := fixtures.Collect(pager.All(t.Context()))
+			assert.NoError(t, err)
+			assert.Len(t, got, 2)
+		})
+	}
+}
+
+// The pages behind it that were prefetched do not replace those that follow page 1.
+func TestErrorResponseOfAMomentForAPromisedPageChangesNoOrder(t *testing.T) {
+	var hasFailed atomic.Bool
+	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
+		if r.Current == 2 && !hasFailed.Swap(true) {
+			return nil, &msgpush.APIError{HTTPStatus: 404}
+		}
+		return fixtures.PageOf(fixtures.Numbers(60), r), nil
+	}
+	got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 10, 8).All(t.Context()))
+	assert.NoError(t, err)
+	assert.Equal(t, fixtures.Numbers(60), got)
 }
 
 func TestAnotherErrorBehindTheLastPageIsReturned(t *testing.T) {

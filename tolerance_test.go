@@ -214,7 +214,7 @@ func TestCallReturnsPageWithoutRecordsThatDoNotFit(t *testing.T) {
 		Tags map[string]int
 	}
 	client := fixtures.NewClient(t, fixtures.Respond(200, fixtures.SuccessOf(
-		`{"total":4,"list":[{"ID":"1","name":"a"},{"id":2,"name":[5]},{"id":3,"tags":{"hunter2":"x"}},{"name":{}}]}`)))
+		`{"total":4,"list":[{"ID":"1","name":"a"},{"id":"2","name":[5]},{"id":3,"tags":{"hunter2":"x"}},{"name":{}}]}`)))
 	const own = "data.list[1].name (id 2): expected string, found array; "
 
 	page, err := msgpush.Call[msgpush.Page[record]](t.Context(), client, fixtures.Get)
@@ -224,6 +224,7 @@ func TestCallReturnsPageWithoutRecordsThatDoNotFit(t *testing.T) {
 	assert.Equal(t, []record{{ID: 1, Name: "a"}}, page.List)
 	assert.EqualValues(t, 4, page.Total)
 	assert.Equal(t, []int64{2, 3, 0}, idsOf(page.Omitted))
+	assert.Equal(t, `{"id":"2","name":[5]}`, string(page.Omitted[0].JSON), "its scalars are not converted")
 
 	pointers, err := msgpush.Call[*msgpush.Page[*record]](t.Context(), client, fixtures.Get)
 	require.ErrorContains(t, err, "3 of 4 records left out: "+own)

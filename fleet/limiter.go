@@ -150,7 +150,8 @@ func (l *Limiter) Wait(ctx context.Context) error {
 	latest := latestSlot(ctx)
 	for {
 		err := l.waitForSlot(ctx, latest)
-		usesFallback := l.cfg.Fallback != nil && errors.Is(err, ErrStoreUnavailable)
+		isEarly := time.Now().Before(latest) // otherwise, Fallback has no time left
+		usesFallback := l.cfg.Fallback != nil && isEarly && errors.Is(err, ErrStoreUnavailable)
 		if !usesFallback {
 			return err
 		}

@@ -253,6 +253,27 @@ func TestCallDoesNotWaitForTheFallbackBehindALateSlot(t *testing.T) {
 	})
 }
 
+// The first command notices the outage after a second, which is more than half of the time.
+func TestCallWithoutTimeForTheFallbackHasTheErrorOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := connect(t, newStore(t))
+		rdb.AddHook(onScript(func(ctx context.Context, _ redis.Cmder, _ redis.ProcessHook) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+		limiter := newLimiter(t, rdb, fleet.LimiterConfig{
+			Name:     "acme",
+			Rate:     100,
+			Per:      time.Second,
+			Fallback: rate.NewLimiter(5, 1),
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, limiter.Wait(ctx), fleet.ErrStoreUnavailable)
+		assert.NoError(t, ctx.Err())
+	})
+}
+
 type fallback struct{ calls int }
 
 func (f *fallback) Wait(context.Context) error {

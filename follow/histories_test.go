@@ -90,7 +90,7 @@ func newHistory(seed uint64) *history {
 		h.lag = time.Duration(random.IntN(10_000)) * time.Millisecond
 	}
 	isCapped := h.ascending && h.maxSize < 20 // then a bad record on page 1 hides the end of the list
-	h.hasBad = random.IntN(4) == 0 && !isCapped
+	h.hasBad = random.IntN(4) == 0 && !isCapped && h.lag == 0
 	h.outage = 30 * time.Minute
 	if h.retention == 0 && random.IntN(4) == 0 {
 		h.outage = 4 * time.Hour

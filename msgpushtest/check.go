@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -91,12 +92,31 @@ func decodeObject(body []byte, to any) *rejection {
 	if !isObject {
 		return reject(CodeBadRequest, "the body is not a JSON object")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(to); err != nil {
+	if err := json.Unmarshal(body, to); err != nil {
 		return reject(CodeBadRequest, "the body is not as the API document shows it: %s", reasonOf(err, to))
 	}
+	var object any
+	_ = json.Unmarshal(body, &object) // is valid
+	if name := unknownMember(reflect.TypeOf(to), "", object); name != "" {
+		return reject(CodeBadRequest, "the body is not as the API document shows it: unknown member %q", name)
+	}
 	return nil
+}
+
+// unknownMember returns the path of a member that is not a field of t, or "". It compares letter case, which
+// encoding/json ignores, but many services do not.
+func unknownMember(t reflect.Type, path string, value any) string {
+	object, _ := value.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		member := path + name
+		if lenient.KnownPath(t, member) != member {
+			return member
+		}
+		if unknown := unknownMember(t, member+".", object[name]); unknown != "" {
+			return unknown
+		}
+	}
+	return ""
 }
 
 // reasonOf returns the text of an error of encoding/json for a value, without the types of Go, since clients

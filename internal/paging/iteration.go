@@ -121,13 +121,16 @@ func (it *Iteration[T, O]) request(ctx context.Context) (*Response[T, O], error)
 }
 
 // A missingPage is a page that did not exist although the total promised it.
-type missingPage struct{ number, total int64 }
+type missingPage struct {
+	number, total int64
+	isSecondPass  bool
+}
 
 // withoutPage applies the rule of pages that do not exist, to the next page.
 func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*Response[T, O], error) {
 	last := it.cursor.lastPage()
 	isPromised := it.cursor.total != unknown && it.nextPage <= last
-	missing := missingPage{it.nextPage, it.cursor.total}
+	missing := missingPage{it.nextPage, it.cursor.total, it.cursor.isSecond}
 	mayHaveVanished := isPromised && it.missing != missing
 	switch {
 	case mayHaveVanished && it.source.ID != nil:

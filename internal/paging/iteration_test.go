@@ -236,6 +236,24 @@ func TestPromisedPageThatDoesNotExistIsAnError(t *testing.T) {
 	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 5}, delivered)
 }
 
+// A tie hides record 4 from the first pass.
+func TestErrorOfAMomentForTheSamePageInBothPassesStopsNeither(t *testing.T) {
+	hasFailed := map[int]bool{} // by page size
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		if number == 2 && !hasFailed[size] {
+			hasFailed[size] = true
+			return nil, errNoPage
+		}
+		page, err := pageOf([]int64{1, 2, 3, 4, 5, 6}, number, size)
+		if number == 2 && size == 2 {
+			page.List = []int64{2, 3}
+		}
+		return page, err
+	})
+	assert.NoError(t, err)
+	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 5, 6}, delivered)
+}
+
 // In the first pass, page 3 is behind the end. The second pass has pages of one record, which all exist.
 func TestErrorOfTheFirstPassIsNoErrorOfTheSecond(t *testing.T) {
 	delivered, err := iterate(t, func(number, size int) (*response, error) {
