@@ -58,7 +58,7 @@ const maxPrefetch = 1000 // limits goroutines, since a service may report any nu
 //
 // An error is yielded once, as the last element, with a zero record:
 //
-//   - [ErrInconsistentList] means that the iteration read what it could, but records are missing, or may be.
+//   - [ErrInconsistentList] means that the iteration has ended, but records are missing, or may be.
 //     If the service rejected the last page, the error wraps its response, too.
 //   - [ErrOmitted] without it means that all records were delivered, except for records whose id is 0, or
 //     that cannot be decoded. [Pager.Pages] has the latter in [Page.Omitted].

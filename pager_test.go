@@ -247,7 +247,7 @@ func TestSuccessWithoutListBehindTheLastPageEndsTheList(t *testing.T) {
 	}
 }
 
-// The pages behind it that were prefetched do not replace those that follow page 1.
+// The pages that were prefetched do not replace the pages behind page 1.
 func TestErrorResponseOfAMomentForAPromisedPageChangesNoOrder(t *testing.T) {
 	var hasFailed atomic.Bool
 	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
