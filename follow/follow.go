@@ -70,10 +70,10 @@ type Options struct {
 	OnError func(error)
 }
 
-// ErrReplaced is returned by the function of [Follower.Run] if another process has stored a batch: the stored
-// position is neither Previous nor Position of the batch. It ends Run, which returns the error of the
-// function.
-var ErrReplaced = errors.New(prefix + "another process has stored a position")
+// ErrReplaced is returned by the function of [Follower.Run] if the stored position is not Previous of the batch:
+// another process has stored a batch, or this one is stored already. It ends Run, which returns the error of the
+// function. Restart the program, or load the position and make another follower.
+var ErrReplaced = errors.New(prefix + "the stored position has changed")
 
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")
@@ -195,12 +195,11 @@ func (o Options) check() error {
 // or if store returns [ErrReplaced]. To end Run for another reason, cancel ctx.
 //
 // A batch is stored when store returns nil. If store returns another error, Run calls it with the same batch
-// again: after 1 s, and after a wait that doubles up to a minute. A store compares the stored position:
+// again: after 1 s, and after a wait that doubles up to a minute.
 //
-//   - batch.Previous: it stores the batch.
-//   - batch.Position: it returns nil. The batch is stored already, but the response to the commit was lost.
-//   - Any other one: it returns [ErrReplaced], since another process follows the list. Both would deliver the
-//     same records. After a restart, the program goes on from the stored position.
+// If the stored position is not batch.Previous, store must store nothing, and return [ErrReplaced]. Another
+// process follows the list, or the batch is stored already, but the response to the commit was lost. Otherwise,
+// records would be delivered twice.
 //
 // Run does not recover from a panic of store.
 func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch[T]) error) error {
@@ -262,7 +261,7 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 
 // storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or if
-// another process has stored a batch.
+// the stored position has changed.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
 	f.stored = batch.Position

@@ -90,8 +90,7 @@ func (s *store) position(ctx context.Context) (position string, err error) {
 	return position, err
 }
 
-// add stores the alerts and the position of a batch in one transaction, unless the batch is stored already,
-// or another process follows the list.
+// add stores the alerts and the position of a batch in one transaction, unless the stored position has changed.
 func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -109,7 +108,7 @@ func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog])
 		return err
 	}
 	if changed == 0 {
-		return whyNotStored(ctx, tx, batch.Position)
+		return follow.ErrReplaced
 	}
 	alerts, err := newAlerts(batch)
 	if err != nil {
@@ -121,17 +120,6 @@ func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog])
 		}
 	}
 	return tx.Commit()
-}
-
-// whyNotStored returns nil if the position of a batch is stored already: the batch was committed, but the
-// response to the COMMIT was lost. Its alerts may have been sent and removed.
-func whyNotStored(ctx context.Context, tx *sql.Tx, position string) error {
-	var stored string
-	err := tx.QueryRowContext(ctx, selectPosition).Scan(&stored)
-	if err == nil && stored != position {
-		return follow.ErrReplaced
-	}
-	return err
 }
 
 // newAlerts returns an alert for each failure of a batch, and for each record that cannot be decoded, since

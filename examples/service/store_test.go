@@ -79,7 +79,7 @@ func TestCommittedBatchIsNotStoredAgain(t *testing.T) {
 		require.NoError(t, s.removeAlert(t.Context(), 1)) // it was sent
 		require.NoError(t, s.removeAlert(t.Context(), 2))
 
-		require.NoError(t, s.add(t.Context(), batch))
+		require.ErrorIs(t, s.add(t.Context(), batch), follow.ErrReplaced)
 		assert.Empty(t, s.alertIDs(t))
 	})
 }
