@@ -126,7 +126,7 @@ type Follower[T any] struct {
 	size            int              // of pages, by the latest response; 0: not reported
 	longest         int              // the number of records of the longest page
 	grown           int64            // the most by which the list has grown since the latest sweep; see reading.grown
-	hasSeveralPages bool             // the list had several pages when its order was checked
+	hasSeveralPages bool             // the list has had several pages
 	noPage          *msgpush.Page[T] // stands for a page behind the end that was an error
 }
 

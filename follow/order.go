@@ -18,7 +18,6 @@ func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], num
 	times := f.times(page)
 	if f.pages == 1 { // which has the newest record in any case
 		f.position.NewestLast = areNewestLast(times)
-		f.hasSeveralPages = false
 		return
 	}
 	f.position.NewestLast = false
