@@ -205,6 +205,25 @@ func TestPagesThatFailForSomeMinutesInACatchUpLoseNoRecord(t *testing.T) {
 	}
 }
 
+// Other errors for a quarter of an hour mean that the service has no such page.
+func TestRejectedKeyOrBusyServiceIsNotTheEndOfTheList(t *testing.T) {
+	for name, err := range map[string]error{
+		"rejected key": &msgpush.APIError{HTTPStatus: 200, Code: 7, KeyRejected: true},
+		"busy":         &msgpush.APIError{HTTPStatus: 200, Code: 8, Retryable: true},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			_, db := startOn(t, s)
+			s.setFail(failFrom(2, err))
+			s.prepend(numbers(1001, 1060)...)
+			wait(time.Hour)
+			s.setFail(nil)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1001, 1060), db.stored())
+		})
+	}
+}
+
 func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(25, 1)}

@@ -125,6 +125,16 @@ func TestPagesOfRecordsWithoutIDDoNotEndTheList(t *testing.T) {
 }
 
 // Record 3 ties with record 2, and is on no page. Meanwhile, record 5 is inserted at the tail.
+func TestTwoEmptyPagesInARowDoNotEndTheList(t *testing.T) {
+	var pages [][]int64
+	for id := int64(1); id <= 19; id += 2 {
+		pages = append(pages, []int64{id, id + 1}, []int64{}, []int64{}) // the service hides the records of two pages
+	}
+	delivered, err := collect(t, static(60, pages...))
+	assert.Len(t, delivered, 20)
+	assert.ErrorIs(t, err, errInconsistent)
+}
+
 func TestInsertedRecordHidesNoMissingOne(t *testing.T) {
 	delivered, err := collect(t, func(request, number int) (int64, []int64) {
 		first := map[int][]int64{1: {1, 2}, 2: {2, 4}, 3: {5}}
