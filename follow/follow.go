@@ -123,7 +123,6 @@ type Follower[T any] struct {
 	mustWait        time.Duration    // before the next reading, by Retry-After
 	wasEmpty        bool             // the list, in the latest poll
 	pages           int              // of the list, by the latest response; 0: not reported
-	size            int              // of pages, by the latest response; 0: not reported
 	longest         int              // the number of records of the longest page
 	grown           int64            // the most by which the list has grown since the latest sweep; see reading.grown
 	hasSeveralPages bool             // the list has had several pages

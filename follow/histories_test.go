@@ -89,8 +89,7 @@ func newHistory(seed uint64) *history {
 	if mayLag && random.IntN(3) == 0 {
 		h.lag = time.Duration(random.IntN(10_000)) * time.Millisecond
 	}
-	isCapped := h.ascending && h.maxSize < 20 // then a bad record on page 1 hides the end of the list
-	h.hasBad = random.IntN(4) == 0 && !isCapped && h.lag == 0
+	h.hasBad = random.IntN(4) == 0 && h.lag == 0
 	h.outage = 30 * time.Minute
 	if h.retention == 0 && random.IntN(4) == 0 {
 		h.outage = 4 * time.Hour
@@ -111,6 +110,11 @@ func (h *history) fill() {
 		h.add(at, at)
 	}
 	h.newest = int64(existing)
+	mayBeUndecided := h.ascending && (existing <= 60 || h.maxSize < 20) // if page 1 has a bad record
+	for i := range h.entries {
+		h.entries[i].isBad = h.entries[i].isBad && !mayBeUndecided
+	}
+	h.hasBad = h.hasBad && !mayBeUndecided
 	end := h.begin.Add(6 * time.Hour)
 	importAt := end // not at all
 	if h.random.IntN(4) == 0 {

@@ -22,7 +22,7 @@ const (
 	// maxAttempts is how often a poll requests a page that it needs. The newest page is requested until that
 	// succeeds.
 	maxAttempts = 5
-	// maxBad is how many records in a row must fail singly for the service to be at fault.
+	// maxBad is how many records in a row must fail for the service to be at fault.
 	maxBad = 3
 	// refusedAfter is how long pages must have failed before the list is taken to end there. An outage is seldom
 	// longer, and the newest page succeeds meanwhile: the service refuses deep pages.

@@ -14,7 +14,7 @@ type place[T any] struct {
 	backs    int              // how often the reading went back from there
 	lowest   int64            // the lowest total so far; 0: none was reported
 	repeats  int              // how many pages in a row had no record that was not read before
-	failures int              // failed attempts since the last page that had one, or was read singly
+	failures int              // failed attempts since the last page that had one
 }
 
 // newestPage returns the place of the newest record. It returns an error if ctx has ended, or if its page
@@ -34,6 +34,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 			break
 		}
 	}
+	f.succeeded(ofPoll)
 	return p, nil
 }
 
@@ -55,6 +56,10 @@ func (f *Follower[T]) next(ctx context.Context, p *place[T], n need, goesBack bo
 	page, err := f.inner(ctx, p, number, n)
 	for err == nil && goesBack && f.hasShrunk(p, page) && p.backs < maxBacks {
 		p.backs++
+		page, err = f.inner(ctx, p, number, n) // another server may have been behind
+		if err != nil || !f.hasShrunk(p, page) {
+			break
+		}
 		moved := 1 + (p.page.Total-page.Total-1)/int64(max(1, f.longest)) // pages
 		number = int(max(1, int64(number)-moved))
 		p.page = page // the latest total

@@ -16,11 +16,7 @@ func (f *Follower[T]) newest(ctx context.Context, p *place[T], number int) (*msg
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	page, err := f.attempt(ctx, p, number, ofPoll, attempts, required)
-	if err == nil {
-		f.succeeded(ofPoll)
-	}
-	return page, err
+	return f.attempt(ctx, p, number, ofPoll, attempts, required)
 }
 
 // inner requests another page, five times or, if it is optional, twice. While inner waits, a bad record may move to
@@ -38,8 +34,8 @@ func (f *Follower[T]) inner(ctx context.Context, p *place[T], number int, n need
 	return page, err
 }
 
-// attempt requests a page several times. After the last attempt, it reads the page singly; with many attempts,
-// after each fifth one.
+// attempt requests a page several times. After the last attempt, it reads the page in parts; with many
+// attempts, after each fifth one.
 func (f *Follower[T]) attempt(
 	ctx context.Context, p *place[T], number int, c cause, attempts int, n need,
 ) (page *msgpush.Page[T], err error) {
@@ -50,9 +46,8 @@ func (f *Follower[T]) attempt(
 		}
 		p.failures++
 		attempts--
-		if attempts == 0 || p.failures == maxAttempts {
-			p.failures = 0
-			page, err = f.singly(ctx, number, err)
+		if attempts == 0 || p.failures%maxAttempts == 0 {
+			page, err = f.inParts(ctx, number, err)
 		}
 		return err
 	})
@@ -105,12 +100,11 @@ func (f *Follower[T]) fetch(ctx context.Context, number int) (*msgpush.Page[T], 
 		err := errorf("it has no records and no total, but the list had %d pages", f.pages)
 		return nil, paging.AtPage(int64(number), err)
 	}
-	f.longest = max(f.longest, length(page))
-	f.pages = f.pagesOf(page)
-	f.size = 0
-	if page.PageSize <= f.pager.PageSize {
-		f.size = max(0, page.PageSize)
+	isLast := number == page.Pages
+	if !isLast { // the last page may be short
+		f.longest = max(f.longest, length(page))
 	}
+	f.pages = f.pagesOf(page)
 	return page, nil
 }
 
@@ -130,12 +124,15 @@ func (f *Follower[T]) request(ctx context.Context, r msgpush.PageRequest) (*msgp
 }
 
 // forgetPages forgets how many pages the list has, and how long they are.
-func (f *Follower[T]) forgetPages() { f.pages, f.size, f.longest = 0, 0, 0 }
+func (f *Follower[T]) forgetPages() { f.pages, f.longest = 0, 0 }
 
 // pagesOf returns the number of pages that a response reports, or that follows from its total, or 0.
 func (f *Follower[T]) pagesOf(page *msgpush.Page[T]) int {
 	if page.Pages > 0 || page.Total <= 0 || f.longest == 0 {
 		return max(page.Pages, 0)
 	}
-	return int(min((page.Total-1)/int64(f.longest), 1<<30)) + 1
+	return pagesFor(page.Total, f.longest)
 }
+
+// pagesFor returns total ÷ size, rounded up.
+func pagesFor(total int64, size int) int { return int(min((total-1)/int64(size), 1<<30)) + 1 }

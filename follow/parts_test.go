@@ -34,6 +34,7 @@ func TestBadRecordIsTheOnlyOneThatIsNotDelivered(t *testing.T) {
 		{"newest last", service{list: numbers(1, 995)}, []int64{1055, 1015}},
 		{"newest last, on the last page", service{list: numbers(1, 995)}, []int64{1100}},
 		{"with shorter pages than requested", service{maxSize: 7}, []int64{1055}},
+		{"with shorter pages than reported", service{maxSize: 10, edit: func(_ int, p *page) { p.PageSize = 20 }}, []int64{1055}},
 		{"without totals", service{edit: func(_ int, p *page) { p.Total, p.Pages = 0, 0 }}, []int64{1055}},
 		{"without numbers of pages", service{edit: func(_ int, p *page) { p.Pages = 0 }}, []int64{1055}},
 		{"with the length of a page as the total", service{edit: func(_ int, p *page) {
@@ -145,6 +146,79 @@ func TestRecordThatCannotBeDecodedOnAPageThatIsReadSinglyIsDeliveredInOrder(t *t
 	})
 }
 
+// An outage may end at any request. A failing call may take a minute.
+func TestOutageThatEndsWhileAPageIsReadInPartsLosesNoRecord(t *testing.T) {
+	for _, failing := range []time.Duration{5 * time.Second, time.Minute} {
+		for length := 2 * time.Minute; length < 12*time.Minute; length += 20 * time.Second {
+			inBubble(t, fmt.Sprintf("of %v, calls fail after %v", length, failing), func(t *testing.T) {
+				s := &service{list: numbers(1000, 1)}
+				r, db := startOn(t, s)
+				var begin time.Time
+				s.setFail(func(number int) error {
+					if number == 15 && begin.IsZero() {
+						begin = time.Now()
+					}
+					if begin.IsZero() || time.Since(begin) > length {
+						return nil
+					}
+					s.mu.Unlock()
+					defer s.mu.Lock()
+					time.Sleep(failing)
+					return &msgpush.APIError{HTTPStatus: 503, Retryable: true}
+				})
+				s.prepend(numbers(1001, 1600)...)
+				wait(3 * time.Hour)
+				assert.Equal(t, numbers(1001, 1600), db.stored())
+				assert.Empty(t, r.missing())
+			})
+		}
+	}
+}
+
+// A service with a quota of 30 requests a minute responds with Retry-After.
+func TestQuotaMakesNoRecordBad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := start(t, s.pager(100), follow.Options{})
+		wait(time.Minute)
+		isBad := s.failsWith(1405)
+		minute, count := time.Now(), 0
+		s.setFail(func(number int) error {
+			if time.Since(minute) > time.Minute {
+				minute, count = time.Now(), 0
+			}
+			count++
+			if count > 30 {
+				wait := time.Minute - time.Since(minute)
+				return &msgpush.APIError{HTTPStatus: 429, Retryable: true, RetryAfter: wait}
+			}
+			return isBad(number)
+		})
+		s.prepend(numbers(1001, 2000)...)
+		wait(3 * time.Hour)
+		assert.Equal(t, slices.DeleteFunc(numbers(1001, 2000), func(n int64) bool { return n == 1405 }), db.stored())
+	})
+}
+
+// The last part has a total with records that the first one could not show.
+func TestRecordThatIsInsertedWhileAPageIsReadInPartsIsNotMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.fail = s.failsWith(995)
+		r, _ := startOn(t, s)
+		newest := int64(1000)
+		s.setEdit(func(number int, p *page) {
+			if p.PageSize == 10 && number == 2 {
+				newest++
+				s.list = slices.Insert(s.list, 0, newest)
+			}
+		})
+		wait(time.Hour)
+		require.Greater(t, newest, int64(1002))
+		assert.Empty(t, r.missing())
+	})
+}
+
 // The error of a page behind the last record is the end, and not a bad record.
 func TestListThatEndsOnAPageThatIsReadSingly(t *testing.T) {
 	for name, errOfEnd := range map[string]error{
@@ -189,8 +263,18 @@ func TestPageWithoutReadableRecordsStopsThePollWithAnError(t *testing.T) {
 			s.size = 20
 			return nil
 		}, edit: func(_ int, p *page) {
-			if p.PageSize == 1 {
+			if p.PageSize < 20 {
 				p.List = numbers(1, 20)
+			}
+		}},
+		"a minimum of ten records for a page": {size: 20, fail: func(s *service, number int) error {
+			if s.size < 10 {
+				return nil
+			}
+			return s.failsWith(1012)(number)
+		}, edit: func(_ int, p *page) {
+			if p.PageSize < 10 {
+				p.List = nil // of the page with this number and ten records
 			}
 		}},
 		"a long Retry-After": {size: 20, fail: func(s *service, number int) error {

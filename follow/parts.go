@@ -1,0 +1,157 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"example.com/msgpush"
+)
+
+// inParts reads a page in smaller pages, down to single records, after it has failed with err: one record may make
+// its page fail each time, for example if it is too long. Such a record is left out, and its error is reported. If
+// several in a row fail, or no record can be read, the service is at fault, and inParts returns err.
+func (f *Follower[T]) inParts(ctx context.Context, number int, err error) (*msgpush.Page[T], error) {
+	whole := msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize}
+	if number > 1 && f.longest > 0 { // the service may send shorter pages than requested
+		whole.PageSize = f.longest
+	}
+	var s split[T]
+	if !f.readParts(ctx, &s, whole, err) {
+		return nil, err
+	}
+	failures := f.retryRecords(ctx, s.parts)
+	page := s.join()
+	if length(page) == 0 {
+		return nil, err
+	}
+	f.report(err)
+	for _, failure := range failures {
+		f.report(failure)
+	}
+	if page.Total > 0 {
+		f.pages = pagesFor(page.Total, whole.PageSize)
+	}
+	return page, nil
+}
+
+// A split is a page that was read in parts.
+type split[T any] struct {
+	parts []part[T]
+	total int64 // by the first part that reports it; 0: none does
+	inRow int   // how many of the latest records failed
+	isEnd bool  // the list ends behind the parts
+}
+
+// A part is a smaller page, or a record.
+type part[T any] struct {
+	msgpush.PageRequest
+	page *msgpush.Page[T] // nil: the record failed
+}
+
+// readParts requests a page in parts, and each part that fails in smaller ones. It returns false if the service is
+// at fault.
+func (f *Follower[T]) readParts(ctx context.Context, s *split[T], whole msgpush.PageRequest, err error) bool {
+	before := len(s.parts)
+	count := smallestDivisor(whole.PageSize)
+	for i := range count {
+		if !f.waitAfter(ctx, err) {
+			return false
+		}
+		p := part[T]{PageRequest: msgpush.PageRequest{
+			Current:  (whole.Current-1)*count + i + 1,
+			PageSize: whole.PageSize / count,
+		}}
+		p.page, err = f.request(ctx, p.PageRequest)
+		isReadable := true
+		switch {
+		case s.isBehindEnd(p):
+			s.isEnd = true
+		case p.page != nil:
+			isReadable = s.add(p)
+		case p.PageSize > 1:
+			isReadable = f.readParts(ctx, s, p.PageRequest, err)
+		default:
+			s.parts = append(s.parts, p)
+			s.inRow++
+			isReadable = s.inRow < maxBad
+		}
+		if !isReadable || s.isEnd {
+			return isReadable
+		}
+	}
+	return len(s.parts) > before // otherwise, the service ignores the page size
+}
+
+// isBehindEnd reports whether a part is behind the end of the list: by the total or, without one, if it is empty.
+// Some services fail for such a page.
+func (s *split[T]) isBehindEnd(p part[T]) bool {
+	before := int64(p.Current-1) * int64(p.PageSize) // records
+	if p.page == nil {
+		return s.total > 0 && s.total == before
+	}
+	total := cmp.Or(s.total, p.page.Total)
+	return length(p.page) == 0 && total <= before
+}
+
+// add adds a part that could be read. It returns false if the service ignores the page size.
+func (s *split[T]) add(p part[T]) (isReadable bool) {
+	s.inRow = 0
+	s.total = cmp.Or(s.total, p.page.Total)
+	if length(p.page) > 0 { // otherwise, all records are hidden
+		s.parts = append(s.parts, p)
+	}
+	return length(p.page) <= p.PageSize
+}
+
+// retryRecords requests the records once more that failed: an outage may have ended meanwhile. It returns the errors
+// of those that fail again.
+func (f *Follower[T]) retryRecords(ctx context.Context, parts []part[T]) (failures []error) {
+	for i, p := range parts {
+		if p.page != nil {
+			continue
+		}
+		page, err := f.request(ctx, p.PageRequest)
+		if err != nil {
+			failures = append(failures, errorf("record %d of the list cannot be read: %w", p.Current, err))
+		}
+		parts[i].page = page
+	}
+	return failures
+}
+
+// join returns the page that the parts make up.
+func (s *split[T]) join() *msgpush.Page[T] {
+	page := &msgpush.Page[T]{Total: s.total}
+	for _, p := range s.parts {
+		if p.page == nil {
+			continue
+		}
+		before := length(page)
+		for _, omitted := range p.page.Omitted {
+			omitted.Index += before
+			page.Omitted = append(page.Omitted, omitted)
+		}
+		page.List = append(page.List, p.page.List...)
+	}
+	return page
+}
+
+// smallestDivisor returns the smallest divisor of n that is greater than 1, or 1 for 1.
+func smallestDivisor(n int) int {
+	for d := 2; d < n; d++ {
+		if n%d == 0 {
+			return d
+		}
+	}
+	return n
+}
+
+// waitAfter waits for the Retry-After of an error. It reports whether that is at most a minute.
+func (f *Follower[T]) waitAfter(ctx context.Context, err error) bool {
+	wait := retryAfter(err)
+	if 0 < wait && wait <= time.Minute {
+		f.sleep(ctx, f.spread(wait))
+	}
+	return wait <= time.Minute
+}
