@@ -20,7 +20,7 @@ func catchUp(t *testing.T, s *service, list []int64) (*run, *database) {
 	r, db := startOn(t, s)
 	r.stop()
 	s.change(func([]int64) []int64 { return list })
-	r = newRun(t, s.pager(20), db, follow.Options{})
+	r = newRun(t, s.pager(20), follow.Options{})
 	r.SetMaxHeld(200)
 	r.start(t, db)
 	wait(time.Hour)

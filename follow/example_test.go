@@ -19,16 +19,18 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	position, err := os.ReadFile("position")
-	isFirstStart := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !isFirstStart {
-		panic(err)
-	}
-	f, err := follow.New(client.ForwardLogPager(msgpush.ForwardLogParams{}), follow.Options{Position: string(position)})
+	f, err := follow.New(client.ForwardLogPager(msgpush.ForwardLogParams{}), follow.Options{})
 	if err != nil {
 		panic(err)
 	}
-	err = f.Run(context.Background(), func(_ context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
+	load := func(context.Context) (string, error) {
+		position, err := os.ReadFile("position")
+		if errors.Is(err, fs.ErrNotExist) { // the very first start
+			return "", nil
+		}
+		return string(position), err
+	}
+	store := func(_ context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
 		for _, record := range batch.Records {
 			fmt.Println(record.ID, record.ErrorMessage)
 		}
@@ -39,8 +41,8 @@ func Example() {
 			return err
 		}
 		return os.Rename("position.new", "position") // in one step
-	})
-	if err != nil {
+	}
+	if err := f.Run(context.Background(), load, store); err != nil {
 		panic(err)
 	}
 }

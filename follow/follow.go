@@ -1,13 +1,14 @@
 // Package follow delivers each new record of a list to a program that stores it:
 //
-//	f, err := follow.New(client.ForwardLogPager(params), follow.Options{Position: stored})
+//	f, err := follow.New(client.ForwardLogPager(params), follow.Options{})
 //	if err != nil {
 //		return err
 //	}
-//	return f.Run(ctx, store)
+//	return f.Run(ctx, load, store)
 //
 // In one transaction, store saves an alert or a row for each record of batch.Records and batch.Omitted, and
-// replaces the stored position by batch.Position. At the very first start, the position is empty.
+// replaces the stored position by batch.Position. The function load returns the stored position, which is empty
+// at the very first start.
 //
 // # Rules
 //
@@ -24,8 +25,8 @@
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, if the total grew by
 //     more records than were found, or if no known record is left, this is reported.
 //   - Failure. The newest page is requested, and a batch is stored, until that succeeds. If a page fails several
-//     times, its records are requested one by one. A record that fails is left out. If several in a row
-//     fail, the poll stores the records that are new without the page, and a sweep follows after a minute.
+//     times, it is requested in parts. A single record that fails is left out. If several in a row fail, the
+//     poll stores the records that are new without the page, and a sweep follows after a minute.
 //
 // docs/following.md shows the tables and an example, explains the rules, and states the guarantees, the costs
 // and the limits.
@@ -49,12 +50,8 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// Options configure a [Follower]. The zero value is a first start with the defaults.
+// Options configure a [Follower]. The zero value has the defaults.
 type Options struct {
-	// Position is the Position of the batch that was stored last. It is empty at the very first start. It
-	// belongs to one list of one service, and its filter: New returns an error if the Name of the pager has
-	// changed.
-	Position string
 	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s. It is
 	// at most a year.
 	PollInterval time.Duration
@@ -70,16 +67,15 @@ type Options struct {
 	OnError func(error)
 }
 
-// ErrReplaced is returned by the function of [Follower.Run] if the stored position is not Previous of the batch:
-// another process has stored a batch, or this one is stored already. It ends Run, which returns the error of the
-// function. Restart the program, or load the position and make another follower.
+// ErrReplaced is returned by the function store of [Follower.Run] if the stored position is not Previous of the
+// batch: another process has stored a batch, or this one is stored already. Run loads the position then.
 var ErrReplaced = errors.New(prefix + "the stored position has changed")
 
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")
 
-// ErrStore is wrapped by the error of [Options].OnError for a batch that store has not stored.
-var ErrStore = errors.New("storing a batch failed")
+// ErrStore is wrapped by the error of [Options].OnError for an error of load or store.
+var ErrStore = errors.New("the store failed")
 
 const prefix = "msgpush: following a list: "
 
@@ -98,7 +94,7 @@ type Batch[T any] struct {
 	Omitted []msgpush.OmittedRecord
 	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
 	Position string
-	// Previous is the Position of the batch before this one or, in the first batch, that of [Options].
+	// Previous is the Position of the batch before this one or, after load was called, the one that it returned.
 	Previous string
 }
 
@@ -114,8 +110,10 @@ type Follower[T any] struct {
 	status Status // guarded by mu
 
 	// Only the goroutine of Run uses the fields below.
+	load            func(context.Context) (string, error)
 	store           func(context.Context, Batch[T]) error
 	report          func(error)
+	writer          string // a random text in each position, so that two followers never store the same one
 	position        position
 	stored          string    // the position that was stored last
 	sweepAt         time.Time // the poll at this time or later is a sweep; zero: the first poll
@@ -131,8 +129,7 @@ type Follower[T any] struct {
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
 // the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
-// a number that is negative or too large, or a Position that it cannot read or that belongs to another list.
-// Without Created, or if responses report neither a total nor a number of pages, the newest record must stand
+// or a number that is negative or too large. Without Created, or if responses report neither a total nor a number of pages, the newest record must stand
 // at the start of the list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
@@ -146,29 +143,18 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	position, err := parsePosition(o.Position)
-	if err != nil {
-		return nil, errorf("Position is not that of a batch: %w", err)
-	}
-	if position.started && position.List != pager.Name {
-		const format = "Position belongs to the list %q, and not to %q: leave it empty to begin anew " +
-			"or, if both are the same list, set the Name of the pager to the former one"
-		return nil, errorf(format, position.List, pager.Name)
-	}
-	position.List, position.Writer = pager.Name, cryptorand.Text()
 	pager.PageSize = cmp.Or(pager.PageSize, msgpush.DefaultPageSize)
 	o.PollInterval = cmp.Or(o.PollInterval, 10*time.Second)
 	o.SweepInterval = cmp.Or(o.SweepInterval, 10*time.Minute)
 	o.Window = cmp.Or(o.Window, 200)
 	return &Follower[T]{
-		pager:    pager,
-		options:  o,
-		random:   rand.N[time.Duration],
-		maxHeld:  maxHeld,
-		position: position,
-		stored:   o.Position,
-		noPage:   new(msgpush.Page[T]),
-		status:   Status{NextStep: time.Now()},
+		pager:   pager,
+		options: o,
+		random:  rand.N[time.Duration],
+		maxHeld: maxHeld,
+		writer:  cryptorand.Text(),
+		noPage:  new(msgpush.Page[T]),
+		status:  Status{NextStep: time.Now()},
 	}, nil
 }
 
@@ -189,44 +175,85 @@ func (o Options) check() error {
 	return nil
 }
 
-// Run polls and calls store for each batch, one after another in the calling goroutine, until ctx ends. Then
-// it returns nil. It returns an error if it cannot begin, since ctx or store is nil or Run was called before,
-// or if store returns [ErrReplaced]. To end Run for another reason, cancel ctx.
+// Run loads the position, polls, and calls store for each batch, one after another in the calling goroutine, until
+// ctx ends. Then it returns nil. To end Run for another reason, cancel ctx.
 //
-// A batch is stored when store returns nil. If store returns another error, Run calls it with the same batch
-// again: after 1 s, and after a wait that doubles up to a minute.
+// The function load returns the Position of the batch that was stored last, or "" at the very first start. The
+// function store stores a batch. A batch is stored when store returns nil. If load or store returns an error, Run
+// calls it again, store with the same batch: after 1 s, and after a wait that doubles up to a minute.
 //
-// If the stored position is not batch.Previous, store must store nothing, and return [ErrReplaced]. Another
-// process follows the list, or the batch is stored already, but the response to the commit was lost. Otherwise,
-// records would be delivered twice.
+// If the stored position is not batch.Previous, store must store nothing, and return [ErrReplaced]: otherwise,
+// records would be delivered twice. Another process has stored a batch, or this batch is stored already, but the
+// response to the commit was lost. Run loads the position, and goes on from there.
 //
-// Run does not recover from a panic of store.
-func (f *Follower[T]) Run(ctx context.Context, store func(context.Context, Batch[T]) error) error {
+// Run returns an error if it cannot begin, since an argument is nil or Run was called before, or if it cannot read
+// the stored position. A position belongs to one list of one service, and its filter: its list must have the Name
+// of the pager. Run does not recover from a panic of load or store.
+func (f *Follower[T]) Run(
+	ctx context.Context, load func(context.Context) (string, error), store func(context.Context, Batch[T]) error,
+) error {
 	switch {
 	case ctx == nil:
 		return errorf("the context is nil")
+	case load == nil:
+		return errorf("the function load is nil")
 	case store == nil:
 		return errorf("the function store is nil")
 	case f.hasRun.Swap(true):
 		return errorf("Run was called before")
 	}
-	f.store, f.report = store, f.options.OnError
+	f.load, f.store, f.report = load, store, f.options.OnError
 	if f.report == nil {
 		f.report = func(err error) {
 			slog.WarnContext(ctx, "msgpush: following a list", "list", f.pager.Name, "error", err)
 		}
 	}
 	defer f.beginStep() // Check fails when the limit has passed since Run returned
+	if err := f.loadPosition(ctx); err != nil {
+		return err
+	}
 	for errs.OfContext(ctx) == nil {
 		err := f.poll(ctx)
-		if errors.Is(err, ErrReplaced) {
-			return err
-		}
-		if err == nil {
+		switch {
+		case errors.Is(err, ErrReplaced):
+			f.failed(ofStore, err)
+			if err := f.loadPosition(ctx); err != nil {
+				return err
+			}
+		case err == nil:
+			f.succeeded(ofStore)
 			f.update(func(s *Status) { s.LastPoll = time.Now() })
 		}
 		f.pause(ctx, f.jitter(f.options.PollInterval))
 	}
+	return nil
+}
+
+// loadPosition goes on from the stored position. It returns an error if it cannot read that.
+func (f *Follower[T]) loadPosition(ctx context.Context) error {
+	var text string
+	err := f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func() (err error) {
+		f.beginStep()
+		text, err = f.load(ctx)
+		if err != nil {
+			return errorf("%w: %w", ErrStore, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil //nolint:nilerr // ctx has ended
+	}
+	position, err := parsePosition(text)
+	if err != nil {
+		return errorf("the stored position is not that of a batch: %w", err)
+	}
+	if position.started && position.List != f.pager.Name {
+		const format = "the stored position belongs to the list %q, and not to %q: delete it to begin anew " +
+			"or, if both are the same list, set the Name of the pager to the former one"
+		return errorf(format, position.List, f.pager.Name)
+	}
+	position.List, position.Writer = f.pager.Name, f.writer
+	f.position, f.stored, f.grown = position, text, 0
 	return nil
 }
 

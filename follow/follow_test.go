@@ -31,8 +31,6 @@ func TestNew(t *testing.T) {
 		"negative SweepInterval": {pager, follow.Options{SweepInterval: -1}, "SweepInterval is negative: -1ns"},
 		"negative Window":        {pager, follow.Options{Window: -1}, "Window is negative: -1"},
 		"endless Window":         {pager, follow.Options{Window: math.MaxInt}, "Window is greater than 1000000"},
-		"other text":             {pager, follow.Options{Position: "since"}, "Position is not that of a batch"},
-		"later version":          {pager, follow.Options{Position: `{"v":99}`}, "its version is 99, and not 1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -45,15 +43,28 @@ func TestNew(t *testing.T) {
 }
 
 func TestRunReturnsAnErrorIfItCannotBegin(t *testing.T) {
-	store := func(context.Context, batch) error { return nil }
+	var db database
 	f, err := follow.New((&service{}).pager(0), follow.Options{})
 	require.NoError(t, err)
-	assert.ErrorContains(t, f.Run(nil, store), "the context is nil") //nolint:staticcheck // that is the case
-	assert.ErrorContains(t, f.Run(t.Context(), nil), "the function store is nil")
+	assert.ErrorContains(t, f.Run(nil, db.load, db.store), "the context is nil") //nolint:staticcheck // that is the case
+	assert.ErrorContains(t, f.Run(t.Context(), nil, db.store), "the function load is nil")
+	assert.ErrorContains(t, f.Run(t.Context(), db.load, nil), "the function store is nil")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.NoError(t, f.Run(ended, store))
-	assert.ErrorContains(t, f.Run(ended, store), "Run was called before")
+	assert.NoError(t, f.Run(ended, db.load, db.store))
+	assert.ErrorContains(t, f.Run(ended, db.load, db.store), "Run was called before")
+}
+
+func TestRunReturnsAnErrorForAPositionThatItCannotRead(t *testing.T) {
+	for position, want := range map[string]string{
+		"since":    "the stored position is not that of a batch: invalid character 's'",
+		`{"v":99}`: "the stored position is not that of a batch: its version is 99, and not 1",
+	} {
+		db := database{position: position}
+		f, err := follow.New((&service{}).pager(0), follow.Options{})
+		require.NoError(t, err)
+		assert.ErrorContains(t, f.Run(t.Context(), db.load, db.store), want)
+	}
 }
 
 func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {
@@ -62,12 +73,12 @@ func TestBatchStaysTheSameUntilItIsStored(t *testing.T) {
 		r, db := startOn(t, s)
 		r.stop()
 		s.prepend(1001)
-		f, err := follow.New(s.pager(20), follow.Options{Position: db.position, OnError: func(error) {}})
+		f, err := follow.New(s.pager(20), follow.Options{OnError: func(error) {}})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		var batches []batch
 		var times []time.Time
-		require.NoError(t, f.Run(ctx, func(_ context.Context, b batch) error {
+		require.NoError(t, f.Run(ctx, db.load, func(_ context.Context, b batch) error {
 			s.prepend(1001 + int64(len(batches)) + 1)
 			times = append(times, time.Now())
 			batches = append(batches, batch{slices.Clone(b.Records), b.Omitted, b.Position, b.Previous})

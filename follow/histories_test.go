@@ -261,14 +261,15 @@ func (h *history) follow(t *testing.T) map[int64]int {
 			Created:  func(e entry) msgpush.DateTime { return e.created },
 			PageSize: 20,
 		}
-		f, err := follow.New(pager, follow.Options{Position: position, Window: h.window, OnError: func(error) {}})
+		f, err := follow.New(pager, follow.Options{Window: h.window, OnError: func(error) {}})
 		require.NoError(t, err)
 		if h.maxHeld > 0 {
 			f.SetMaxHeld(h.maxHeld)
 		}
 		f.SetRandom(func(d time.Duration) time.Duration { return time.Duration(h.random.Int64N(int64(d))) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+h.random.IntN(10_000))*time.Second)
-		err = f.Run(ctx, func(_ context.Context, b follow.Batch[entry]) error {
+		load := func(context.Context) (string, error) { return position, nil }
+		err = f.Run(ctx, load, func(_ context.Context, b follow.Batch[entry]) error {
 			if h.random.IntN(20) == 0 {
 				return errors.New("database")
 			}
@@ -330,7 +331,7 @@ func TestChangesBetweenRequestsLoseAndRepeatNoRecord(t *testing.T) {
 			window, size := 12+random.IntN(30), 4+random.IntN(10)
 			s := &service{list: numbers(int64(1+random.IntN(300)), 1)}
 			db := &database{}
-			r := newRun(t, s.pager(size), db, follow.Options{Window: window})
+			r := newRun(t, s.pager(size), follow.Options{Window: window})
 			r.SetRandom(func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) })
 			r.start(t, db)
 			wait(time.Minute)

@@ -104,8 +104,8 @@ func (s *split[T]) add(p part[T]) (isReadable bool) {
 	return length(p.page) <= p.PageSize
 }
 
-// retryRecords requests the records once more that failed: an outage may have ended meanwhile. It returns the errors
-// of those that fail again.
+// retryRecords requests each record that failed once more: an outage may have ended meanwhile. It returns an error
+// for each record that fails again.
 func (f *Follower[T]) retryRecords(ctx context.Context, parts []part[T]) (failures []error) {
 	for i, p := range parts {
 		if p.page != nil {

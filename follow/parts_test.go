@@ -34,7 +34,9 @@ func TestBadRecordIsTheOnlyOneThatIsNotDelivered(t *testing.T) {
 		{"newest last", service{list: numbers(1, 995)}, []int64{1055, 1015}},
 		{"newest last, on the last page", service{list: numbers(1, 995)}, []int64{1100}},
 		{"with shorter pages than requested", service{maxSize: 7}, []int64{1055}},
-		{"with shorter pages than reported", service{maxSize: 10, edit: func(_ int, p *page) { p.PageSize = 20 }}, []int64{1055}},
+		{"with shorter pages than reported", service{maxSize: 10, edit: func(_ int, p *page) {
+			p.PageSize = 20
+		}}, []int64{1055}},
 		{"without totals", service{edit: func(_ int, p *page) { p.Total, p.Pages = 0, 0 }}, []int64{1055}},
 		{"without numbers of pages", service{edit: func(_ int, p *page) { p.Pages = 0 }}, []int64{1055}},
 		{"with the length of a page as the total", service{edit: func(_ int, p *page) {

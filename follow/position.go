@@ -32,7 +32,7 @@ type storedPosition struct {
 type marks struct {
 	// List is the Name of the pager.
 	List string `json:"list,omitempty"`
-	// Writer is a random text of the follower, so that two followers never store the same position.
+	// Writer is the random text of the follower.
 	Writer string `json:"writer,omitempty"`
 	// Newest is the latest valid creation time that was seen.
 	Newest msgpush.DateTime `json:"newest,omitempty"`

@@ -2,6 +2,8 @@ package follow_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,10 +26,10 @@ func TestRestartAfterEachBatchNeitherLosesNorRepeatsARecord(t *testing.T) {
 		s.prepend(numbers(1001, 16_000)...)
 		for len(db.records) < 15_000 {
 			before := len(db.batches)
-			f, err := follow.New(s.pager(100), follow.Options{Position: db.position, OnError: func(err error) { t.Error(err) }})
+			f, err := follow.New(s.pager(100), follow.Options{OnError: func(err error) { t.Error(err) }})
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
-			require.NoError(t, f.Run(ctx, func(ctx context.Context, b batch) error {
+			require.NoError(t, f.Run(ctx, db.load, func(ctx context.Context, b batch) error {
 				cancel()
 				return db.store(ctx, b)
 			}))
@@ -43,42 +45,103 @@ func TestPositionOfAnotherListIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := (&service{}).pager(20)
 		failed.Name = `ForwardLogList {"matchResult":2}`
-		_, db := start(t, failed, follow.Options{})
+		r, db := start(t, failed, follow.Options{})
 		wait(time.Minute)
+		r.stop()
 		all := failed
 		all.Name = "ForwardLogList {}"
-		_, err := follow.New(all, follow.Options{Position: db.position})
-		assert.EqualError(t, err, `msgpush: following a list: Position belongs to the list `+
-			`"ForwardLogList {\"matchResult\":2}", and not to "ForwardLogList {}": leave it empty to begin anew `+
-			`or, if both are the same list, set the Name of the pager to the former one`)
-		_, err = follow.New(failed, follow.Options{Position: db.position})
-		assert.NoError(t, err)
+		f, err := follow.New(all, follow.Options{})
+		require.NoError(t, err)
+		assert.EqualError(t, f.Run(t.Context(), db.load, db.store), `msgpush: following a list: the stored position `+
+			`belongs to the list "ForwardLogList {\"matchResult\":2}", and not to "ForwardLogList {}": delete it to `+
+			`begin anew or, if both are the same list, set the Name of the pager to the former one`)
+		restart(t, failed, db, follow.Options{})
 	})
 }
 
 // In a rolling deployment, the new process starts before the old one ends.
-func TestOfTwoFollowersTheSecondToStoreABatchEnds(t *testing.T) {
+func TestTwoFollowersOfOnePositionStoreEachRecordOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		first, db := startOn(t, s)
+		second := restart(t, s.pager(20), db, follow.Options{})
+		for n := int64(1001); n <= 1500; n++ {
+			s.prepend(n)
+			wait(7 * time.Second)
+		}
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1500), db.stored())
+		for _, r := range []*run{first, second} {
+			assert.NoError(t, r.Status().Check(10*time.Minute))
+			assert.True(t, slices.ContainsFunc(r.errors(), func(err error) bool {
+				return errors.Is(err, follow.ErrReplaced) && !errors.Is(err, follow.ErrStore)
+			}))
+		}
+	})
+}
+
+// The response to a commit may be lost.
+func TestBatchThatIsStoredAlreadyIsNotStoredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		r, db := startOn(t, s)
 		r.stop()
-		results := make(chan error, 2)
-		ctx, cancel := context.WithCancel(t.Context())
-		for range 2 {
-			f, err := follow.New(s.pager(20), follow.Options{Position: db.position})
-			require.NoError(t, err)
-			go func() { results <- f.Run(ctx, db.store) }()
-			wait(12 * time.Minute)
-		}
-		s.prepend(1001, 1002)
-		err := <-results
-		require.ErrorIs(t, err, follow.ErrReplaced)
-		require.NotErrorIs(t, err, follow.ErrStore)
-		s.prepend(1003)
-		wait(time.Hour)
-		cancel()
-		require.NoError(t, <-results)
-		assert.Equal(t, []int64{1001, 1002, 1003}, db.records)
+		isLost := false
+		f, err := follow.New(s.pager(20), follow.Options{OnError: func(error) {}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		time.AfterFunc(time.Minute, func() { s.prepend(1001) })
+		time.AfterFunc(2*time.Minute, func() { s.prepend(1002) })
+		require.NoError(t, f.Run(ctx, db.load, func(ctx context.Context, b batch) error {
+			err := db.store(ctx, b)
+			if err == nil && !isLost {
+				isLost = true
+				return errors.New("the connection is lost")
+			}
+			return err
+		}))
+		assert.Equal(t, []int64{1001, 1002}, db.stored())
+	})
+}
+
+// It would need a restart otherwise, as after an outage of the database while programs start.
+func TestPositionIsLoadedWhenTheDatabaseIsAvailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		r.stop()
+		s.prepend(1001)
+		begin := time.Now()
+		var errs []error
+		f, err := follow.New(s.pager(20), follow.Options{OnError: func(err error) { errs = append(errs, err) }})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, f.Run(ctx, func(ctx context.Context) (string, error) {
+			if time.Since(begin) < 5*time.Minute {
+				return "", errFailed
+			}
+			return db.load(ctx)
+		}, db.store))
+		assert.Equal(t, []int64{1001}, db.stored())
+		require.NotEmpty(t, errs)
+		assert.ErrorIs(t, errs[0], follow.ErrStore)
+		assert.EqualError(t, errs[0], "msgpush: following a list: the store failed: failed")
+	})
+}
+
+// A store that never stores must be noticed.
+func TestCheckFailsIfEachBatchIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		f, err := follow.New(s.pager(20), follow.Options{OnError: func(error) {}})
+		require.NoError(t, err)
+		store := func(context.Context, batch) error { return follow.ErrReplaced }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, f.Run(ctx, new(database).load, store))
+		assert.ErrorIs(t, f.Status().Check(30*time.Minute), follow.ErrReplaced)
 	})
 }
 

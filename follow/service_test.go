@@ -204,6 +204,12 @@ type database struct {
 	errs     []error // of the next transactions
 }
 
+func (db *database) load(context.Context) (string, error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.position, nil
+}
+
 func (db *database) store(_ context.Context, b batch) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -271,16 +277,15 @@ func start(t *testing.T, pager msgpush.Pager[int64], o follow.Options) (*run, *d
 // restart is like start, and goes on from the stored position.
 func restart(t *testing.T, pager msgpush.Pager[int64], db *database, o follow.Options) *run {
 	t.Helper()
-	r := newRun(t, pager, db, o)
+	r := newRun(t, pager, o)
 	r.start(t, db)
 	return r
 }
 
-// newRun returns a run of a follower that goes on from the stored position.
-func newRun(t *testing.T, pager msgpush.Pager[int64], db *database, o follow.Options) *run {
+// newRun returns a run of a follower that was not started.
+func newRun(t *testing.T, pager msgpush.Pager[int64], o follow.Options) *run {
 	t.Helper()
 	r := &run{}
-	o.Position = db.position
 	o.OnError = func(err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -296,7 +301,7 @@ func (r *run) start(t *testing.T, db *database) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, r.Run(ctx, db.store)) })
+	running.Go(func() { assert.NoError(t, r.Run(ctx, db.load, db.store)) })
 	r.stop = func() {
 		cancel()
 		running.Wait()

@@ -136,7 +136,8 @@ func TestCheckReturnsErrHangs(t *testing.T) {
 		"store hangs": func(t *testing.T, s *service) *follow.Follower[int64] {
 			f, err := follow.New(s.pager(20), follow.Options{})
 			require.NoError(t, err)
-			go func() { _ = f.Run(t.Context(), func(ctx context.Context, _ batch) error { return hangs(ctx) }) }()
+			store := func(ctx context.Context, _ batch) error { return hangs(ctx) }
+			go func() { _ = f.Run(t.Context(), new(database).load, store) }()
 			return f
 		},
 	}

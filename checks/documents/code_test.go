@@ -48,10 +48,9 @@ var (
 	_ time.Duration
 )
 
-var (
-	stored string // the position
-	f      follow.Follower[msgpush.ForwardLog]
-)
+var f follow.Follower[msgpush.ForwardLog]
+
+func load(context.Context) (string, error) { return "", nil }
 
 func store(context.Context, follow.Batch[msgpush.ForwardLog]) error { return nil }
 

@@ -126,7 +126,6 @@ func (a *account) begin() { a.start, a.random = time.Now(), rand.New(rand.NewPCG
 // run runs a program for a time, from the position that an earlier run has stored.
 func (a *account) run(t *testing.T, o follow.Options, d time.Duration, f *following) {
 	t.Helper()
-	o.Position = f.position
 	o.OnError = func(error) { f.errs++ }
 	before := int64(0)
 	fetch := a.fetch
@@ -147,7 +146,8 @@ func (a *account) run(t *testing.T, o follow.Options, d time.Duration, f *follow
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	assert.NoError(t, follower.Run(ctx, func(_ context.Context, b follow.Batch[msgpush.ForwardLog]) error {
+	load := func(context.Context) (string, error) { return f.position, nil }
+	assert.NoError(t, follower.Run(ctx, load, func(_ context.Context, b follow.Batch[msgpush.ForwardLog]) error {
 		if f.first == 0 {
 			f.first, f.firstTime = a.requests, time.Since(a.start)
 			assert.Empty(t, b.Records, "of the first start")

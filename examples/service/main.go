@@ -72,10 +72,6 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return fmt.Errorf("opening the database: %w", err)
 	}
 	defer store.close()
-	position, err := store.position(ctx)
-	if err != nil {
-		return fmt.Errorf("reading the database: %w", err)
-	}
 
 	m := newMetrics()
 	transport, flush, err := newTransport(c.trace, os.Stdout)
@@ -90,7 +86,6 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	pager := client.ForwardLogPager(msgpush.ForwardLogParams{})
 	pager.PageSize = 100
 	follower, err := follow.New(pager, follow.Options{
-		Position:     position,
 		PollInterval: c.pollInterval,
 		OnError:      func(err error) { logger.WarnContext(ctx, "following failed", "error", err) },
 	})
@@ -106,7 +101,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 
 	alerts := &sender{store: store, send: c.target(logger), logger: logger}
 	tasks, ctx := errgroup.WithContext(ctx)
-	tasks.Go(func() error { return follower.Run(ctx, storeBatches(store, m)) })
+	tasks.Go(func() error { return follower.Run(ctx, store.position, storeBatches(store, m)) })
 	tasks.Go(func() error {
 		alerts.run(ctx)
 		return nil
