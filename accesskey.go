@@ -110,7 +110,8 @@ func CachedAccessKey(
 
 // AccessKeyFile returns a function for [CachedAccessKey] that reads a key without an expiry from a file, such
 // as a mounted secret. Spaces, line breaks and a byte order mark around the key are left out. The cache reads
-// the file at the first call, and after a rejection.
+// the file at the first call, and after a rejection. If the file is missing then, calls fail until it is there;
+// docs/reliability.md has a source that waits for it.
 func AccessKeyFile(path string) func(context.Context) (key string, expires time.Time, err error) {
 	return func(context.Context) (string, time.Time, error) {
 		content, err := os.ReadFile(path)

@@ -95,7 +95,7 @@ func (s *settings) report(ctx context.Context, o call.Outcome) {
 	s.observe(ctx, a)
 }
 
-// logAttempt logs an attempt at level Debug. No record has the msg of the response.
+// logAttempt logs an attempt at level Debug.
 func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outcome) {
 	attrs := append(requestAttrs(a, o), slog.Duration("duration", a.Duration))
 	if a.HTTPStatus != 0 {
@@ -107,19 +107,15 @@ func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outc
 	case o.Failure.IsEnvelope:
 		attrs = append(attrs, slog.Int("code", o.Failure.Code))
 	}
-	if text := errorWithoutMsg(a.Err); text != "" {
-		attrs = append(attrs, slog.String("error", text))
+	if a.Err != nil {
+		attrs = append(attrs, slog.String("error", errorForLog(a)))
 	}
 	logger.LogAttrs(ctx, slog.LevelDebug, "msgpush: attempt", attrs...)
 }
 
-// logRetry logs a retry, with its reason, at level Warn.
+// logRetry logs a retry, with the error that it follows, at level Warn.
 func logRetry(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outcome) {
-	reason := cmp.Or(errorWithoutMsg(a.Err), httpspec.StatusText(a.HTTPStatus))
-	if o.Failure.KeyRejected {
-		reason = "the access key was rejected"
-	}
-	attrs := append(requestAttrs(a, o), slog.String("reason", reason), slog.Duration("wait", a.Wait))
+	attrs := append(requestAttrs(a, o), slog.String("error", errorForLog(a)), slog.Duration("wait", a.Wait))
 	logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", attrs...)
 }
 
@@ -133,14 +129,17 @@ func requestAttrs(a Attempt, o call.Outcome) []slog.Attr {
 	}
 }
 
-// errorWithoutMsg returns the text of a failure for the log, which has no msg of the service: "" for an error
-// response, whose status and code are logged.
-func errorWithoutMsg(err error) string {
-	switch err := err.(type) { //nolint:errorlint // not wrapped
+// errorForLog returns the text of the error of an attempt without the msg of the response, which may quote data.
+func errorForLog(a Attempt) string {
+	switch err := a.Err.(type) { //nolint:errorlint // not wrapped
 	case *DecodeError:
 		return err.summary()
 	case *RequestError:
 		return err.summary()
+	case *APIError:
+		if err.KeyRejected {
+			return "the access key was rejected"
+		}
 	}
-	return ""
+	return httpspec.StatusText(a.HTTPStatus)
 }

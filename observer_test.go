@@ -125,8 +125,8 @@ func TestRejectedKeyIsObservedAndLoggedAtTheRejection(t *testing.T) {
 		require.Len(t, records, 2, "the second retry replaces no key")
 		assert.Equal(t, "WARN", records[0]["level"])
 		assert.EqualValues(t, 1, records[0]["attempt"])
-		assert.Equal(t, "the access key was rejected", records[0]["reason"])
-		assert.Equal(t, "HTTP 503 Service Unavailable", records[1]["reason"])
+		assert.Equal(t, "the access key was rejected", records[0]["error"])
+		assert.Equal(t, "HTTP 503 Service Unavailable", records[1]["error"])
 		assert.NotContains(t, log.String(), fixtures.TestKey)
 	})
 }
@@ -224,9 +224,9 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 			maps.Copy(record, more)
 			return record
 		}
-		retry := func(n int, reason any) map[string]any {
+		retry := func(n int, err any) map[string]any {
 			record := attempt(n, map[string]any{
-				"level": "WARN", "msg": "msgpush: retry", "reason": reason,
+				"level": "WARN", "msg": "msgpush: retry", "error": err,
 			})
 			delete(record, "duration")
 			return record
@@ -243,7 +243,9 @@ func TestLogsAttemptsAtDebugAndRetriesAtWarn(t *testing.T) {
 		assert.Contains(t, noRoute, "failed: no route")
 		assert.Contains(t, tooEarly, "the JSON ends too early")
 		assert.Equal(t, []map[string]any{
-			attempt(1, map[string]any{"status": 503.0, "code": 5030.0, "bytes": float64(len(busyBody))}),
+			attempt(1, map[string]any{
+				"status": 503.0, "code": 5030.0, "bytes": float64(len(busyBody)), "error": "HTTP 503 Service Unavailable",
+			}),
 			retry(1, "HTTP 503 Service Unavailable"),
 			attempt(2, map[string]any{"error": noRoute}),
 			retry(2, noRoute),

@@ -421,3 +421,45 @@ func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
 		assert.Empty(t, r.errors())
 	})
 }
+
+// Before each page of a backlog, the newest record is deleted, so that one moves to the page before.
+func TestDeletionBeforeEachPageOfABacklogLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		deleted, highest := 0, 1
+		s.setFail(func(number int) error {
+			if number > highest && deleted < 15 {
+				highest = number
+				deleted++
+				s.list = s.list[1:]
+			}
+			return nil
+		})
+		s.prepend(numbers(1001, 1600)...)
+		wait(time.Hour)
+		assert.Subset(t, db.stored(), numbers(1001, 1585))
+	})
+}
+
+// 20,000 of the oldest records are deleted between two requests, so that there are fewer pages.
+func TestPurgeOfAListThatIsNewestLastCostsFewRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 21_000)}
+		_, db := startOn(t, s)
+		isPurged := false
+		s.setFail(func(number int) error {
+			if number == 1051 && !isPurged {
+				isPurged = true
+				s.list = s.list[20_000:]
+			}
+			return nil
+		})
+		s.change(func(list []int64) []int64 { return append(list, numbers(30_001, 30_030)...) })
+		before := s.count()
+		wait(5 * time.Minute)
+		assert.True(t, isPurged)
+		assert.Equal(t, numbers(30_001, 30_030), db.stored())
+		assert.Less(t, s.count()-before, 200)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,6 +223,22 @@ func TestRejectedKeyOrBusyServiceIsNotTheEndOfTheList(t *testing.T) {
 			assert.Equal(t, numbers(1001, 1060), db.stored())
 		})
 	}
+}
+
+// 20 late records stand on page 2, above page 3. Known records may stand on that page.
+func TestLateRecordsAboveAPageThatFailsAreDeliveredLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		s.setFail(failFrom(3, errFailed))
+		s.change(func(list []int64) []int64 { return slices.Insert(list, 20, numbers(1001, 1020)...) })
+		s.prepend(1021)
+		wait(10 * time.Minute)
+		s.setFail(nil)
+		wait(time.Hour)
+		assert.ElementsMatch(t, numbers(1001, 1021), db.stored())
+		assert.Empty(t, r.missing())
+	})
 }
 
 func TestStatusForgetsAFailureWithTheFirstCompleteSweep(t *testing.T) {

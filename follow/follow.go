@@ -122,7 +122,7 @@ type Follower[T any] struct {
 	wasEmpty        bool             // the list, in the latest poll
 	pages           int              // of the list, by the latest response; 0: not reported
 	longest         int              // the number of records of the longest page
-	grown           int64            // the most by which the list has grown since the latest sweep; see reading.grown
+	growth          int64            // the most by which the list has grown since the latest sweep; see reading.grown
 	hasSeveralPages bool             // the list has had several pages
 	noPage          *msgpush.Page[T] // stands for a page behind the end that was an error
 }
@@ -232,7 +232,7 @@ func (f *Follower[T]) Run(
 // loadPosition goes on from the stored position. It returns an error if it cannot read that.
 func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	var text string
-	err := f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func() (err error) {
+	err := f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) (err error) {
 		f.beginStep()
 		text, err = f.load(ctx)
 		if err != nil {
@@ -253,7 +253,7 @@ func (f *Follower[T]) loadPosition(ctx context.Context) error {
 		return errorf(format, position.List, f.pager.Name)
 	}
 	position.List, position.Writer = f.pager.Name, f.writer
-	f.position, f.stored, f.grown = position, text, 0
+	f.position, f.stored, f.growth = position, text, 0
 	return nil
 }
 
@@ -291,7 +291,7 @@ func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
 	f.stored = batch.Position
-	err := f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func() error {
+	err := f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) error {
 		f.beginStep()
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)

@@ -23,7 +23,7 @@ func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], 
 	p := new(place[T])
 	for range maxSearches {
 		p.number = f.newestNumber()
-		page, err := f.newest(ctx, p, p.number)
+		page, err := f.requestNewest(ctx, p, p.number)
 		if err != nil {
 			f.forgetPages() // the list may not have this page any more
 			return nil, err

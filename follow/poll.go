@@ -24,9 +24,9 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	}
 	f.wasEmpty = len(r.items) == 0
 	newItems := r.newItems()
-	f.grown = max(f.grown, r.grown(len(newItems)))
+	f.growth = max(f.growth, r.grown(len(newItems)))
 	switch {
-	case r.isCut && r.known > 0:
+	case r.isCut && r.knownCount > 0:
 		f.sweepSoon()
 		f.position.keep(r.notNew(newItems), f.maxKnown())
 	case r.endsSweep():
@@ -78,9 +78,9 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	stamps := r.notNew(newItems)
-	f.position.Total += f.grown
-	f.grown = math.MinInt64
-	hasAll := r.atEnd && int64(len(r.items)) >= r.total
+	f.position.Total += f.growth
+	f.growth = math.MinInt64
+	hasAll := r.isAtEnd && int64(len(r.items)) >= r.total
 	hasNewlyKnown = f.position.keep(stamps, f.maxKnown())
 	f.position.Whole = hasAll && len(stamps)+len(newItems) == len(r.items)
 	return hasNewlyKnown
@@ -112,20 +112,20 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		isEnd := f.isEnd(p, hasUnseen)
 		if isEnd || n == notNeeded {
 			isError := p.page == f.noPage // perhaps of a failure
-			r.atEnd = isEnd && !isError
+			r.isAtEnd = isEnd && !isError
 			return r, nil
 		}
 		isIncomplete := !f.position.started || f.failures[ofSweep].err != nil // not all old records are known yet
-		goesBack := r.known == 0 || isIncomplete
+		goesBack := r.knownCount == 0 || isIncomplete
 		err := f.next(ctx, p, n, goesBack)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
-		isAboveKnown := n == required && r.known == 0
+		isAboveKnown := n == required && r.knownCount == 0
 		if err != nil && isAboveKnown && !f.refusesPages() {
 			return nil, err
 		}
-		r.isCut = err != nil || r.known > 0 && f.mayHaveInserted(p)
+		r.isCut = err != nil || r.knownCount > 0 && f.mayHaveInserted(p)
 		if r.isCut {
 			return r, nil
 		}

@@ -31,14 +31,14 @@ type reading[T any] struct {
 	total    int64 // by the first response; 0: not reported
 	isSweep  bool  // it goes on until it has the depth of a sweep
 	wasEmpty bool  // the list, in the poll before
-	atEnd    bool  // the list has no other page
+	isAtEnd  bool  // the list has no other page
 	isCut    bool  // a page failed, or the list changed too fast: the rest is left to the next sweep
 
 	seen       paging.IDSet
 	items      []item[T] // the records, the newest one first, except the dropped ones
 	dropped    []stamp   // the newest 2 × Window records, if records were dropped: a later poll finds them again
 	hasUnknown bool      // an unknown record is on the latest page
-	known      int       // known records
+	knownCount int       // known records
 	upToKnown  int       // items up to the latest known one
 	missed     int       // unknown records between known ones, with Window known ones above
 	unknown    int       // unknown records since the latest known one
@@ -65,10 +65,10 @@ func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
 }
 
 func (r *reading[T]) countKnown() {
-	if r.known >= r.window {
+	if r.knownCount >= r.window {
 		r.missed += r.unknown
 	}
-	r.known++
+	r.knownCount++
 	r.upToKnown = len(r.items)
 	r.unknown, r.older = 0, 0
 }
@@ -79,7 +79,7 @@ func (r *reading[T]) countUnknown(it item[T]) {
 	if it.created != "" && it.created < r.position.Newest {
 		r.older++
 	}
-	isBacklog := r.known == 0 && len(r.items) >= r.maxHeld
+	isBacklog := r.knownCount == 0 && len(r.items) >= r.maxHeld
 	if isBacklog {
 		r.dropNewerHalf()
 	}
@@ -98,11 +98,11 @@ func (r *reading[T]) hasDropped() bool { return len(r.dropped) > 0 }
 
 // hasDepth reports whether enough records from the first known one on were read for a sweep. New ones do not
 // count.
-func (r *reading[T]) hasDepth() bool { return r.known+r.missed+r.unknown >= 2*r.window }
+func (r *reading[T]) hasDepth() bool { return r.knownCount+r.missed+r.unknown >= 2*r.window }
 
 // endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If
 // none is known, it has read all that it will find.
-func (r *reading[T]) endsSweep() bool { return r.isSweep || r.known == 0 || r.hasDepth() }
+func (r *reading[T]) endsSweep() bool { return r.isSweep || r.knownCount == 0 || r.hasDepth() }
 
 // A need says whether a poll needs the next page.
 type need int
@@ -118,7 +118,7 @@ func (r *reading[T]) needOfNextPage() need {
 	if !r.position.started {
 		return r.needOfFirstStart()
 	}
-	mayHaveLate := r.hasUnknown && r.known < r.window
+	mayHaveLate := r.hasUnknown && r.knownCount < r.window
 	switch {
 	case r.areKnownDeleted():
 		return notNeeded
@@ -146,8 +146,8 @@ func (r *reading[T]) areKnownDeleted() bool {
 
 // isAboveKnown reports whether the latest records are new if a known one stands below them.
 func (r *reading[T]) isAboveKnown() bool {
-	isAnotherLeft := r.known < min(r.window, len(r.position.known))
-	return r.known == 0 || isAnotherLeft && r.unknown > 0
+	isAnotherLeft := r.knownCount < min(r.window, len(r.position.known))
+	return r.knownCount == 0 || isAnotherLeft && r.unknown > 0
 }
 
 // newItems returns the new records, the newest one first.
@@ -178,12 +178,12 @@ func (r *reading[T]) haveKnownAbove(newItems []item[T]) bool {
 // each record is new.
 func (r *reading[T]) coversList() bool {
 	wasEmpty := len(r.position.known) == 0
-	return r.position.Whole && (wasEmpty || r.atEnd)
+	return r.position.Whole && (wasEmpty || r.isAtEnd)
 }
 
 // isNoneLeft reports whether no known record was found in a list that had others.
 func (r *reading[T]) isNoneLeft() bool {
-	return r.known == 0 && len(r.items) > 0 && len(r.position.known) > 0
+	return r.knownCount == 0 && len(r.items) > 0 && len(r.position.known) > 0
 }
 
 // isLater reports whether a record was created after all known ones.
@@ -220,7 +220,7 @@ func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 	for _, it := range newItems {
 		isNew[it.id] = true
 	}
-	lacksPage := r.isCut && r.known > 0
+	lacksPage := r.isCut && r.knownCount > 0
 	known := 0
 	var items []item[T]
 	for _, it := range r.items {

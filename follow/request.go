@@ -10,8 +10,8 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// newest requests the page with the newest record, page 1 until that succeeds.
-func (f *Follower[T]) newest(ctx context.Context, p *place[T], number int) (*msgpush.Page[T], error) {
+// requestNewest requests the page with the newest record, page 1 until that succeeds.
+func (f *Follower[T]) requestNewest(ctx context.Context, p *place[T], number int) (*msgpush.Page[T], error) {
 	attempts := maxAttempts
 	if number == 1 {
 		attempts = math.MaxInt
@@ -34,19 +34,19 @@ func (f *Follower[T]) inner(ctx context.Context, p *place[T], number int, n need
 	return page, err
 }
 
-// attempt requests a page several times. After the last attempt, it reads the page in parts; with many
-// attempts, after each fifth one.
+// attempt requests a page several times. After the last attempt, it reads the page in parts; with many attempts,
+// after each fifth one.
 func (f *Follower[T]) attempt(
 	ctx context.Context, p *place[T], number int, c cause, attempts int, n need,
 ) (page *msgpush.Page[T], err error) {
-	err = f.untilSuccess(ctx, c, attempts, min(f.options.PollInterval, firstWait), func() (err error) {
+	wait := min(f.options.PollInterval, firstWait)
+	err = f.untilSuccess(ctx, c, attempts, wait, func(attempt int) (err error) {
 		page, err = f.pageOnce(ctx, number, n)
 		if err == nil {
 			return nil
 		}
 		p.failures++
-		attempts--
-		if attempts == 0 || p.failures%maxAttempts == 0 {
+		if attempt == attempts || attempt%maxAttempts == 0 {
 			page, err = f.inParts(ctx, number, err)
 		}
 		return err

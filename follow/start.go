@@ -49,7 +49,7 @@ func (f *Follower[T]) readExisting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.grown = max(0, r.grown(0)) // in the second reading, the total may be the length of a page
+	f.growth = max(0, r.grown(0)) // in the second reading, the total may be the length of a page
 	f.makeKnown(r, nil)
 	if !r.isCut {
 		f.succeeded(ofSweep)

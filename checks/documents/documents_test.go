@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -82,7 +83,8 @@ func TestInterfaceHasEveryOperationAndMember(t *testing.T) {
 	}
 	for schema, s := range openAPI.Components.Schemas {
 		var rows []string
-		for member, p := range s.Properties {
+		for _, member := range slices.Sorted(maps.Keys(s.Properties)) {
+			p := s.Properties[member]
 			typ := map[string]string{"": "object", "array": "array of records"}[p.Type]
 			rows = append(rows, strings.TrimSpace(fmt.Sprintf("`%s` | %s | %s", member, cmp.Or(typ, p.Type), p.Description)))
 		}

@@ -51,11 +51,11 @@ package paging
 
 // A cursor has the numbers by which an iteration chooses its next page.
 type cursor struct {
-	requested int64 // page size of the requests of this pass
-	hasIDs    bool
-	isSecond  bool // this is the second pass
-	toEnd     bool // this pass reads to the end: numbers do not show which records the first one lacks
-	lacksPage bool // the last page does not exist, although the total promises it
+	requested  int64 // page size of the requests of this pass
+	hasIDs     bool
+	isSecond   bool // this is the second pass
+	readsToEnd bool // this pass reads to the end: numbers do not show which records the first one lacks
+	lacksPage  bool // the last page does not exist, although the total promises it
 
 	// The list, by the responses.
 	size     int64 // S: the number of records of the longest page of this pass; see updateSize
@@ -260,7 +260,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 // count here: a record that came may have been deleted since.
 func (cur *cursor) hasFoundAll() bool {
 	hasAll := cur.came.records() >= max(cur.expected, cur.total)
-	return cur.isSecond && !cur.limit.isHit && !cur.toEnd && hasAll
+	return cur.isSecond && !cur.limit.isHit && !cur.readsToEnd && hasAll
 }
 
 // missing returns how many records are missing. If only the number of pages is known, the last page may have
@@ -293,14 +293,14 @@ func (cur *cursor) endPass() int64 {
 		cur.total = unknown // it was computed with the other page size
 	}
 	*cur = cursor{
-		requested: (min(cur.requested, cur.size) + 1) / 2,
-		hasIDs:    true,
-		isSecond:  true,
-		toEnd:     cur.lacksPage,
-		total:     cur.total,
-		hasTotal:  cur.hasTotal,
-		came:      cur.came.forSecondPass(),
-		limit:     cur.limit.forSecondPass(),
+		requested:  (min(cur.requested, cur.size) + 1) / 2,
+		hasIDs:     true,
+		isSecond:   true,
+		readsToEnd: cur.lacksPage,
+		total:      cur.total,
+		hasTotal:   cur.hasTotal,
+		came:       cur.came.forSecondPass(),
+		limit:      cur.limit.forSecondPass(),
 	}
 	return 1
 }

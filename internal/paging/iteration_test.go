@@ -246,6 +246,26 @@ func TestPromisedPageThatDoesNotExistIsAnError(t *testing.T) {
 	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 5}, delivered)
 }
 
+// A tie hides record 4 from the first pass. In the second one, with pages of one record, record 9 is inserted.
+func TestRecordThatIsInsertedInTheSecondPassHidesNoMissingOne(t *testing.T) {
+	delivered, err := collect(t, func(request, number int) (int64, []int64) {
+		switch {
+		case request == 1:
+			return 4, []int64{1, 2}
+		case request == 2:
+			return 4, []int64{2, 3}
+		case request == 3 && number == 3:
+			return 4, nil
+		case number == 1:
+			return 4, []int64{1}
+		}
+		list := []int64{1, 9, 2, 3, 4}
+		return 5, list[min(number-1, 5):min(number, 5)]
+	})
+	assert.NoError(t, err)
+	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 9}, delivered)
+}
+
 // A tie hides record 4 from the first pass.
 func TestErrorOfAMomentForTheSamePageInBothPassesStopsNeither(t *testing.T) {
 	hasFailed := map[int]bool{} // by page size
