@@ -129,8 +129,8 @@ type Follower[T any] struct {
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
 // the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
-// or a number that is negative or too large. Without Created, or if responses report neither a total nor a number of pages, the newest record must stand
-// at the start of the list.
+// or a number that is negative or too large. Without Created, or if responses report neither a total nor a number
+// of pages, the newest record must stand at the start of the list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
 	case pager.Fetch == nil:
