@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -461,5 +462,38 @@ func TestPurgeOfAListThatIsNewestLastCostsFewRequests(t *testing.T) {
 		assert.True(t, isPurged)
 		assert.Equal(t, numbers(30_001, 30_030), db.stored())
 		assert.Less(t, s.count()-before, 200)
+	})
+}
+
+// Two servers respond in turn. One of them is two seconds behind.
+func TestServerThatIsBehindInEachSecondRequestHidesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		newest := func(at time.Time) int64 {
+			if at.Sub(begin) < 2*time.Minute {
+				return 1000
+			}
+			return 2000 + int64(min(at.Sub(begin)-2*time.Minute, time.Hour)/time.Second)
+		}
+		requests := 0
+		pager := (&service{}).pager(20)
+		pager.Fetch = func(_ context.Context, r msgpush.PageRequest) (*page, error) {
+			time.Sleep(requestTime)
+			requests++
+			n := newest(time.Now().Add(-time.Duration(requests%2) * 2 * time.Second))
+			p := &page{PageNum: r.Current, PageSize: 20, Total: n, Pages: int(n+19) / 20}
+			for i := int64(r.Current-1) * 20; i < min(int64(r.Current)*20, n); i++ {
+				p.List = append(p.List, n-i)
+			}
+			return p, nil
+		}
+		r, db := start(t, pager, follow.Options{Window: 1000})
+		wait(time.Minute)
+		r.stop()
+		wait(2 * time.Minute)
+		r = restart(t, pager, db, follow.Options{Window: 1000})
+		wait(2 * time.Hour)
+		assert.ElementsMatch(t, numbers(1001, newest(time.Now())), db.stored())
+		assert.Empty(t, r.missing())
 	})
 }

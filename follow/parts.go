@@ -25,7 +25,6 @@ func (f *Follower[T]) inParts(ctx context.Context, number int, err error) (*msgp
 	if length(page) == 0 {
 		return nil, err
 	}
-	f.report(err)
 	for _, failure := range failures {
 		f.report(failure)
 	}

@@ -210,7 +210,7 @@ func TestRecordThatIsInsertedWhileAPageIsReadInPartsIsNotMissing(t *testing.T) {
 		r, _ := startOn(t, s)
 		newest := int64(1000)
 		s.setEdit(func(number int, p *page) {
-			if p.PageSize == 10 && number == 2 {
+			if p.PageSize == 5 && number == 1 {
 				newest++
 				s.list = slices.Insert(s.list, 0, newest)
 			}
@@ -219,6 +219,61 @@ func TestRecordThatIsInsertedWhileAPageIsReadInPartsIsNotMissing(t *testing.T) {
 		require.Greater(t, newest, int64(1002))
 		assert.Empty(t, r.missing())
 	})
+}
+
+// After a restart, the number of pages comes from the parts of page 1. The last page has three records.
+func TestNewRecordsOfAListThatIsNewestLastAreFoundBehindABadPage1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 1000)}
+		r, db := startOn(t, s)
+		r.stop()
+		s.setFail(s.failsWith(17, 1030))
+		s.change(func(list []int64) []int64 { return append(list, numbers(1001, 1043)...) })
+		restart(t, s.pager(20), db, follow.Options{})
+		wait(time.Hour)
+		assert.Equal(t, slices.DeleteFunc(numbers(1001, 1043), func(n int64) bool { return n == 1030 }), db.stored())
+	})
+}
+
+// Without totals, an error response for page 2 may mean that the list has ended.
+func TestPage1ThatIsReadInPartsIsNotTheWholeList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(600, 1)}
+		s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+		r, db := startOn(t, s)
+		isBad, hasFailed := s.failsWith(1055), false
+		s.setFail(func(number int) error {
+			if number == 2 && s.size == 20 && !hasFailed {
+				hasFailed = true
+				return &msgpush.APIError{HTTPStatus: 404}
+			}
+			return isBad(number)
+		})
+		s.prepend(numbers(1001, 1060)...)
+		wait(time.Hour)
+		assert.Equal(t, slices.DeleteFunc(numbers(1001, 1060), func(n int64) bool { return n == 1055 }), db.stored())
+		assert.Empty(t, r.missing())
+	})
+}
+
+func TestRetryAfterIsKeptBetweenTheParts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		wait     time.Duration
+		requests int // in an hour, at most
+	}{
+		"a short one": {20 * time.Second, 180},
+		"a long one":  {5 * time.Minute, 13},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			startOn(t, s)
+			s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 503, RetryAfter: tt.wait}))
+			before := s.count()
+			wait(time.Hour)
+			assert.LessOrEqual(t, s.count()-before, tt.requests)
+			assert.Equal(t, 20, s.size, "no part was requested last")
+		})
+	}
 }
 
 // The error of a page behind the last record is the end, and not a bad record.
@@ -247,7 +302,7 @@ func TestListThatEndsOnAPageThatIsReadSingly(t *testing.T) {
 	}
 }
 
-// In each case, the page cannot be read singly. Its records are delivered when it can be read again.
+// In each case, the page cannot be read in parts. Its records are delivered when it can be read again.
 func TestPageWithoutReadableRecordsStopsThePollWithAnError(t *testing.T) {
 	tests := map[string]struct {
 		size int

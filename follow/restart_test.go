@@ -73,6 +73,7 @@ func TestTwoFollowersOfOnePositionStoreEachRecordOnce(t *testing.T) {
 		assert.Equal(t, numbers(1001, 1500), db.stored())
 		for _, r := range []*run{first, second} {
 			assert.NoError(t, r.Status().Check(10*time.Minute))
+			assert.Empty(t, r.missing())
 			assert.True(t, slices.ContainsFunc(r.errors(), func(err error) bool {
 				return errors.Is(err, follow.ErrReplaced) && !errors.Is(err, follow.ErrStore)
 			}))
