@@ -22,8 +22,8 @@ type AccessKeySource interface {
 	//
 	// rejected is the key that the service has rejected in this call, or empty. A source that already has
 	// another key should return it without a new fetch. If it returns the rejected key again, the call returns
-	// the error of its last attempt. An error ends the call with a [*RequestError], which wraps it unless the
-	// context has ended. A key that is returned with an error is redacted.
+	// the error of its last attempt. An error ends the call with a [*RequestError], which wraps it, except for the error of a context that
+	// has ended. A key that is returned with an error is redacted.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -43,6 +43,38 @@ func (f AccessKeyFunc) check() error {
 		return errors.New("the AccessKeyFunc is nil")
 	}
 	return nil
+}
+
+// keyFileWaits is how often a source of [AccessKeyFile] waits a second for its file.
+const keyFileWaits = 10
+
+// AccessKeyFile returns a source that reads the key from a file, such as a mounted secret, before each attempt.
+// Spaces, line breaks and a byte order mark around the key are left out.
+//
+// For up to ten seconds, the source waits for a file that is missing or empty, or that still has the rejected key:
+// a secret may be mounted after a program has started, and replaced after the key of the service. Then the call
+// ends with the error of the file, or with the response that rejected the key.
+func AccessKeyFile(path string) AccessKeySource {
+	return AccessKeyFunc(func(ctx context.Context, rejected string) (string, error) {
+		for waits := 0; ; waits++ {
+			key, err := readKey(path)
+			isReady := err == nil && key != "" && key != rejected
+			if isReady || waits == keyFileWaits {
+				return key, err
+			}
+			select {
+			case <-ctx.Done():
+				return key, err
+			case <-time.After(time.Second):
+			}
+		}
+	})
+}
+
+func readKey(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	key := strings.TrimPrefix(string(content), call.ByteOrderMark)
+	return strings.TrimSpace(key), err
 }
 
 // AccessKeyTimeout is the timeout of each fetch of [CachedAccessKey].
@@ -106,18 +138,6 @@ func CachedAccessKey(
 		Timeout:     AccessKeyTimeout,
 		OnError:     o.OnError,
 	})}
-}
-
-// AccessKeyFile returns a function for [CachedAccessKey] that reads a key without an expiry from a file, such
-// as a mounted secret. Spaces, line breaks and a byte order mark around the key are left out. The cache reads
-// the file at the first call, and after a rejection. If the file is missing then, calls fail until it is there;
-// docs/reliability.md has a source that waits for it.
-func AccessKeyFile(path string) func(context.Context) (key string, expires time.Time, err error) {
-	return func(context.Context) (string, time.Time, error) {
-		content, err := os.ReadFile(path)
-		key := strings.TrimPrefix(string(content), call.ByteOrderMark)
-		return strings.TrimSpace(key), time.Time{}, err
-	}
 }
 
 // An AccessKeyCache is the [AccessKeySource] that [CachedAccessKey] returns. It is safe for concurrent use;

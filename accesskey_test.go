@@ -2,6 +2,7 @@ package msgpush_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -464,24 +465,63 @@ func TestPanicOfKeySourceReachesTheCaller(t *testing.T) {
 
 func TestAccessKeyFileLeavesOutWhatEditorsAdd(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
-	fetch := msgpush.AccessKeyFile(file)
-	_, _, err := fetch(t.Context())
-	require.ErrorIs(t, err, fs.ErrNotExist)
 	for _, content := range []string{"the-key", "the-key\n", "\ufeffthe-key\r\n", " the-key\t\n\n"} {
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-		key, expires, err := fetch(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, "the-key", key, "%q", content)
-		assert.Zero(t, expires)
+		assertKeyOf(t, msgpush.AccessKeyFile(file), "", "the-key")
 	}
 }
 
-func TestEmptyKeyFileIsAnErrorOfTheCall(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "key")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	source := msgpush.CachedAccessKey(msgpush.AccessKeyFile(file), msgpush.AccessKeyCacheOptions{OnError: func(error) {}})
-	client := fixtures.NewClientWithKey(t, "", fixtures.Succeed, msgpush.WithAccessKeySource(source))
-	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
-	assert.ErrorIs(t, err, msgpush.ErrNoAccessKey)
-	assert.ErrorContains(t, err, "the key is empty")
+func TestAccessKeyFileWaitsTenSecondsForAKey(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first   string // content; "none": there is no file
+		after   time.Duration
+		waits   time.Duration
+		timeout time.Duration // of the call; 0: none
+		check   func(t *testing.T, err error)
+	}{
+		"a missing file":   {first: "none", after: 5500 * time.Millisecond, waits: 6 * time.Second},
+		"an empty file":    {first: "\n", after: 5500 * time.Millisecond, waits: 6 * time.Second},
+		"the rejected key": {first: "old-key", after: 9500 * time.Millisecond, waits: 10 * time.Second},
+		"a file that stays missing": {first: "none", after: time.Hour, waits: 10 * time.Second,
+			check: func(t *testing.T, err error) {
+				require.ErrorIs(t, err, fs.ErrNotExist)
+				assert.Equal(t, "no_access_key", msgpush.Outcome(err))
+			}},
+		"a file that stays missing, in a shorter call": {first: "none", after: time.Hour, waits: 3 * time.Second,
+			timeout: 3 * time.Second, check: func(t *testing.T, err error) {
+				require.ErrorIs(t, err, fs.ErrNotExist)
+				assert.Equal(t, "no_access_key", msgpush.Outcome(err))
+			}},
+		"a file that stays empty": {first: "", after: time.Hour, waits: 10 * time.Second,
+			check: func(t *testing.T, err error) { assert.ErrorContains(t, err, "the key is empty") }},
+		"a key that stays rejected": {first: "old-key", after: time.Hour, waits: 10 * time.Second,
+			check: func(t *testing.T, err error) {
+				assert.True(t, fixtures.OnlyError[*msgpush.APIError](t, err).KeyRejected)
+				assert.ErrorContains(t, err, "the key source has no other key")
+			}},
+		"a key that stays rejected, in a shorter call": {first: "old-key", after: time.Hour, waits: 3 * time.Second,
+			timeout: 3 * time.Second, check: func(t *testing.T, err error) {
+				assert.True(t, fixtures.OnlyError[*msgpush.APIError](t, err).KeyRejected)
+			}},
+	} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "key")
+			if tt.first != "none" {
+				require.NoError(t, os.WriteFile(file, []byte(tt.first), 0o600))
+			}
+			time.AfterFunc(tt.after, func() { _ = os.WriteFile(file, []byte("new-key\n"), 0o600) })
+			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tt.timeout, time.Minute))
+			defer cancel()
+			begin := time.Now()
+			client := fixtures.NewClientWithKey(t, "", acceptOnly("new-key", fixtures.Status(401)),
+				msgpush.WithAccessKeySource(msgpush.AccessKeyFile(file)))
+			_, err := client.MPList(ctx, msgpush.PageRequest{})
+			assert.Equal(t, tt.waits, time.Since(begin))
+			if tt.check == nil {
+				require.NoError(t, err)
+			} else {
+				tt.check(t, err)
+			}
+		})
+	}
 }

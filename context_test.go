@@ -118,7 +118,13 @@ func TestContextThatEndsDuringAWaitEndsTheCall(t *testing.T) {
 		return func() msgpush.Option { return sourceAfter(n, fixtures.UntilEnd) }
 	}
 	lateSource := func() msgpush.Option {
-		return sourceAfter(1, func(ctx context.Context) error { <-ctx.Done(); return nil })
+		return msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(func(ctx context.Context, rejected string) (string, error) {
+			if rejected == "" {
+				return fixtures.TestKey, nil
+			}
+			<-ctx.Done()
+			return "another-key", nil
+		}))
 	}
 	assertContextEnds(t, map[string]endedCall{
 		"for the limiter": {

@@ -552,41 +552,7 @@ func ExampleAccessKeyFile() {
 	}
 	defer os.Remove(file)
 
-	source := msgpush.CachedAccessKey(msgpush.AccessKeyFile(file), msgpush.AccessKeyCacheOptions{})
-	client := service.Client(msgpush.WithAccessKeySource(source))
-	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
-	fmt.Println(err)
-	// Output: <nil>
-}
-
-// If the service replaces the key before the file has the new one, this source waits for the file. Without a
-// cache, each attempt reads the file.
-func ExampleAccessKeyFile_wait() {
-	service := msgpushtest.NewServer()
-	defer service.Close()
-	file := filepath.Join(os.TempDir(), "msgpush-example-rotated-key")
-	if err := os.WriteFile(file, []byte(service.AccessKey()), 0o600); err != nil {
-		log.Fatal(err)
-	}
-	defer os.Remove(file)
-
-	read := msgpush.AccessKeyFile(file)
-	source := msgpush.AccessKeyFunc(func(ctx context.Context, rejected string) (string, error) {
-		for {
-			key, _, err := read(ctx)
-			if err != nil || key != rejected {
-				return key, err
-			}
-			select {
-			case <-ctx.Done(): // at the timeout of the call, at the latest
-				return "", ctx.Err()
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	})
-	client := service.Client(msgpush.WithAccessKeySource(source), msgpush.WithRejectedKeyCodes(msgpushtest.CodeAccessKey))
-	service.ReplaceKey("the-new-key")
-	time.AfterFunc(50*time.Millisecond, func() { _ = os.WriteFile(file, []byte("the-new-key"), 0o600) })
+	client := service.Client(msgpush.WithAccessKeySource(msgpush.AccessKeyFile(file)))
 	_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 	fmt.Println(err)
 	// Output: <nil>

@@ -198,13 +198,13 @@ func WithUnmarshal(unmarshal func(data []byte, v any) error) Option {
 // [AccessKeyFunc] or an [*AccessKeyCache] must have a function.
 func WithAccessKeySource(source AccessKeySource) Option {
 	return func(s *settings) error {
-		if source == nil {
-			return errors.New("WithAccessKeySource: the source is nil")
-		}
 		if own, ok := source.(interface{ check() error }); ok {
 			if err := own.check(); err != nil {
 				return fmt.Errorf("WithAccessKeySource: %w", err)
 			}
+		}
+		if isNil(source) {
+			return errors.New("WithAccessKeySource: the source is nil")
 		}
 		s.config.Source, s.config.HasKeySource = source.AccessKey, true
 		return nil

@@ -51,6 +51,8 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 			msgpush.WithAccessKeySource(new(msgpush.AccessKeyCache)), "was not made by CachedAccessKey"},
 		{"nil AccessKeyCache",
 			msgpush.WithAccessKeySource((*msgpush.AccessKeyCache)(nil)), "was not made by CachedAccessKey"},
+		{"nil pointer as the key source",
+			msgpush.WithAccessKeySource((*keySource)(nil)), "WithAccessKeySource: the source is nil"},
 		{"nil observer", msgpush.WithObserver(nil), "WithObserver: the function is nil"},
 		{"nil observer of calls", msgpush.WithCallObserver(nil), "WithCallObserver: the function is nil"},
 		{"success as the code of a rejected key",
@@ -146,3 +148,7 @@ func TestWithRejectedKeyCodesCopiesCodes(t *testing.T) {
 type nilLimiter struct{ err error }
 
 func (l *nilLimiter) Wait(context.Context) error { return l.err }
+
+type keySource struct{}
+
+func (*keySource) AccessKey(context.Context, string) (string, error) { return "", nil }

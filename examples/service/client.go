@@ -16,12 +16,8 @@ import (
 )
 
 func newClient(c config, transport http.RoundTripper, m *metrics, logger *slog.Logger) (*msgpush.Client, error) {
-	// While the file has no key, each call fails.
-	key := msgpush.CachedAccessKey(msgpush.AccessKeyFile(c.keyFile), msgpush.AccessKeyCacheOptions{
-		OnError: func(err error) { logger.Error("access key not read", "error", err) },
-	})
 	opts := []msgpush.Option{
-		msgpush.WithAccessKeySource(key),
+		msgpush.WithAccessKeySource(msgpush.AccessKeyFile(c.keyFile)),
 		msgpush.WithRejectedKeyCodes(c.rejectedCodes...),
 		msgpush.WithHTTPClient(&http.Client{Transport: transport}),
 		msgpush.WithObserver(m.observeAttempt),

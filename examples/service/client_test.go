@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,34 +31,31 @@ func TestRejectedKeyIsReadAgain(t *testing.T) {
 		newKey        string // in the file
 		rejectedCodes []int
 		want          string // in the error
-		logged        string
 	}{
-		"new key in the file":                 {"second-key", []int{7, msgpushtest.CodeAccessKey}, "", ""},
-		"old key in the file":                 {"first-key", []int{msgpushtest.CodeAccessKey}, "401", ""},
-		"empty file":                          {"", []int{msgpushtest.CodeAccessKey}, "401", "empty"},
-		"code that does not mean a rejection": {"second-key", []int{7}, "401", ""},
+		"new key in the file":                 {"second-key", []int{7, msgpushtest.CodeAccessKey}, ""},
+		"old key in the file":                 {"first-key", []int{msgpushtest.CodeAccessKey}, "401"},
+		"empty file":                          {"", []int{msgpushtest.CodeAccessKey}, "the key is empty"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			srv := msgpushtest.New(t)
 			srv.ReplaceKey("first-key")
 			c := config{url: srv.URL, keyFile: keyFile(t, "first-key"), rejectedCodes: tt.rejectedCodes}
-			var logged bytes.Buffer
-			logger := slog.New(slog.NewTextHandler(&logged, nil))
-			client, err := newClient(c, http.DefaultTransport, newMetrics(), logger)
+			client, err := newClient(c, http.DefaultTransport, newMetrics(), discard())
 			require.NoError(t, err)
 			_, err = client.ForwardRuleList(t.Context(), msgpush.PageRequest{})
 			require.NoError(t, err)
 
 			srv.ReplaceKey("second-key")
 			require.NoError(t, os.WriteFile(c.keyFile, []byte(tt.newKey+"\n"), 0o600))
-			_, err = client.ForwardRuleList(t.Context(), msgpush.PageRequest{})
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // the source waits for ten seconds
+			defer cancel()
+			_, err = client.ForwardRuleList(ctx, msgpush.PageRequest{})
 			if tt.want == "" {
 				assert.NoError(t, err)
 			} else {
 				assert.ErrorContains(t, err, tt.want)
 			}
-			assert.Contains(t, logged.String(), tt.logged)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -32,7 +33,9 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, err)
 	noKey, err := newClient(config{url: srv.URL, keyFile: "no-such-file"}, http.DefaultTransport, m, discard())
 	require.NoError(t, err)
-	_, err = noKey.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = noKey.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
 	require.Error(t, err)
 
 	s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))

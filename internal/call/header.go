@@ -19,6 +19,9 @@ func (c *Caller) newHeader(s *state, cookies http.Header) http.Header {
 	if s.spec.Method == http.MethodPost || s.spec.Body != nil {
 		h["Content-Type"] = values[3:4:4]
 	}
+	if s.spec.Idempotent { // net/http does not send it, and resends a request on a connection that was closed meanwhile
+		h["Idempotency-Key"] = nil
+	}
 	maps.Copy(h, cookies)
 	return h
 }

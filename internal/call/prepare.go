@@ -77,14 +77,15 @@ func (c *Caller) nextKey(s *state) (final *Failure) {
 		err = httpspec.CheckKey("the key", key)
 	}
 	s.keys.Add(key) // also after an error, whose text may contain it
+	ended := s.endErr()
 	switch {
-	case s.endErr() != nil:
+	case err == nil && s.hasReplacedKey() && key == s.rejectedKey: // s.last is the rejection
+		s.last.remark("the key source has no other key")
+		return s.last
+	case ended != nil && (err == nil || s.isOfContext(err)):
 		return s.ended(step)
 	case err != nil:
 		return s.stopped(step, errs.Hide(err.Error(), errors.Join(c.ErrNoAccessKey, err), nil))
-	case key == s.rejectedKey: // s.last is set, since an attempt was rejected
-		s.last.remark("the key source has no other key")
-		return s.last
 	}
 	s.key = key
 	return nil

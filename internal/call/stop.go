@@ -35,6 +35,12 @@ func (s *state) stopped(step string, err error) *Failure {
 	}
 }
 
+// isOfContext reports whether an error only says that the context of the call has ended.
+func (s *state) isOfContext(err error) bool {
+	isUsual := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return isUsual || errors.Is(err, context.Cause(s.ctx))
+}
+
 // ended returns the final failure of a call that must end during a step; see endErr. The step may be empty.
 func (s *state) ended(step string) *Failure { return s.stopped(step, s.endErr()) }
 

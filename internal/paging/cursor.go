@@ -209,8 +209,7 @@ func (cur *cursor) isCredible(p pageInfo) bool {
 	// By the total, the list ends before the end of this page. It may have become shorter, so that the service
 	// responded with records of an earlier page.
 	hasOldRecords := p.newRecords+p.withoutID < p.records
-	isEarlierPage := 1 < p.pageNum && p.pageNum < p.number
-	return hasOldRecords || isEarlierPage
+	return hasOldRecords
 }
 
 func (cur *cursor) offset(p pageInfo) int64 { return (p.number - 1) * cur.size }

@@ -144,63 +144,65 @@ func (k *Keys) replace(text string) string {
 }
 
 // JSON returns JSON with the keys redacted in its names, strings and numbers. These are decoded first, since
-// encoders escape different characters. It returns raw itself if nothing changes, or if it is not JSON.
+// encoders escape different characters. It returns raw itself if nothing changes, or if it is not JSON. Of members
+// with the same name, it keeps one.
 func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
-	if !json.Valid(raw) {
+	if !json.Valid(raw) || !k.isIn(raw) {
 		return raw
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
 	var value any
-	_ = decoder.Decode(&value) // cannot fail: raw is valid
-	clean, changed := k.replaceIn(value)
-	if !changed {
-		return raw
-	}
-	encoded, _ := json.Marshal(clean) // cannot fail: it has been decoded
+	_ = decoder.Decode(&value)                     // cannot fail: raw is valid
+	encoded, _ := json.Marshal(k.replaceIn(value)) // cannot fail: it has been decoded
 	return encoded
 }
 
-// replaceIn returns a decoded value with the keys redacted, and reports whether that changed it. Of members
-// whose names become equal, it keeps one.
-func (k *Keys) replaceIn(value any) (any, bool) {
+// isIn reports whether a key is in a name, a string or a number of valid JSON.
+func (k *Keys) isIn(raw json.RawMessage) bool {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return false
+		}
+		if text, isText := textOf(token); isText && k.replace(text) != text {
+			return true
+		}
+	}
+}
+
+// textOf returns the text of a string or a number.
+func textOf(value any) (text string, ok bool) {
 	switch v := value.(type) {
 	case string:
-		text := k.replace(v)
-		return text, text != v
+		return v, true
 	case json.Number:
-		text := k.replace(v.String())
-		if text == v.String() {
-			return v, false
-		}
-		return text, true
+		return v.String(), true
+	}
+	return "", false
+}
+
+// replaceIn returns a decoded value with the keys redacted.
+func (k *Keys) replaceIn(value any) any {
+	switch v := value.(type) {
 	case []any:
-		return k.replaceInArray(v)
+		for i, elem := range v {
+			v[i] = k.replaceIn(elem)
+		}
 	case map[string]any:
-		return k.replaceInObject(v)
-	default:
-		return value, false
+		clean := make(map[string]any, len(v))
+		for name, elem := range v {
+			clean[k.replace(name)] = k.replaceIn(elem)
+		}
+		return clean
 	}
-}
-
-func (k *Keys) replaceInArray(array []any) (clean []any, changed bool) {
-	for i, elem := range array {
-		cleanElem, elemChanged := k.replaceIn(elem)
-		array[i] = cleanElem
-		changed = changed || elemChanged
+	text, _ := textOf(value)
+	if clean := k.replace(text); clean != text {
+		return clean
 	}
-	return array, changed
-}
-
-func (k *Keys) replaceInObject(object map[string]any) (clean map[string]any, changed bool) {
-	clean = make(map[string]any, len(object))
-	for name, elem := range object {
-		cleanName := k.replace(name)
-		cleanElem, elemChanged := k.replaceIn(elem)
-		clean[cleanName] = cleanElem
-		changed = changed || elemChanged || cleanName != name
-	}
-	return clean, changed
+	return value
 }
 
 // Header returns a copy of h with its values redacted.

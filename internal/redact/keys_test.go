@@ -237,6 +237,7 @@ func TestJSONIsRedactedInNamesStringsAndNumbers(t *testing.T) {
 		{"quotes and backslashes", `quo"te\s`, `"quo\"te\\s"`, `"[redacted]"`},
 		{"number", "123456789", `[123456789,0]`, `["[redacted]",0]`},
 		{"large numbers stay as they are", key, `[9007199254740993,"Zq7x4-key-Wk9v2="]`, `[9007199254740993,"[redacted]"]`},
+		{"two members of one name", key, `{"a":{"k":"Zq7x4-key-Wk9v2=","k":"x"},"b":"Zq7x4","b":1}`, `{"a":{"k":"x"},"b":1}`},
 		{"no key", key, `{ "b" : 1.50, "a":"\u003c" }`, `{ "b" : 1.50, "a":"\u003c" }`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

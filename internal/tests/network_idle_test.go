@@ -18,6 +18,7 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/tests/fixtures"
+	"example.com/msgpush/msgpushtest"
 )
 
 // A balancer forwards connections in memory, until it forgets them: it then drops what either side
@@ -311,4 +312,22 @@ func TestTimeoutsOfSlowServiceCloseNoIdleConnections(t *testing.T) {
 		t.Logf("%d dials, %d timeouts", b.dials.Load(), timeouts.Load())
 		assert.LessOrEqual(t, b.dials.Load(), callers+timeouts.Load())
 	})
+}
+
+// After a failover, each idle connection is reset when it is used: five attempts would not outlast eight of them.
+func TestResetOfAReusedConnectionCostsAReadNoAttempt(t *testing.T) {
+	for _, kind := range fixtures.KindsOfCalls() {
+		if !kind.Idempotent {
+			continue
+		}
+		t.Run(kind.Name, func(t *testing.T) {
+			srv := msgpushtest.New(t)
+			client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{MaxAttempts: 1}))
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			require.NoError(t, err)
+			srv.Inject(msgpushtest.Reset())
+			_, err = kind.Do(t.Context(), client)
+			assert.NotEqual(t, "no_response", msgpush.Outcome(err))
+		})
+	}
 }
