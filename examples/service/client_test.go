@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptrace"
 	"os"
@@ -32,9 +31,9 @@ func TestRejectedKeyIsReadAgain(t *testing.T) {
 		rejectedCodes []int
 		want          string // in the error
 	}{
-		"new key in the file":                 {"second-key", []int{7, msgpushtest.CodeAccessKey}, ""},
-		"old key in the file":                 {"first-key", []int{msgpushtest.CodeAccessKey}, "401"},
-		"empty file":                          {"", []int{msgpushtest.CodeAccessKey}, "the key is empty"},
+		"new key in the file": {"second-key", []int{7, msgpushtest.CodeAccessKey}, ""},
+		"old key in the file": {"first-key", []int{msgpushtest.CodeAccessKey}, "401"},
+		"empty file":          {"", []int{msgpushtest.CodeAccessKey}, "the key is empty"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, err)
 	noKey, err := newClient(config{url: srv.URL, keyFile: "no-such-file"}, http.DefaultTransport, m, discard())
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err = noKey.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
 	require.Error(t, err)

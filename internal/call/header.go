@@ -20,7 +20,7 @@ func (c *Caller) newHeader(s *state, cookies http.Header) http.Header {
 		h["Content-Type"] = values[3:4:4]
 	}
 	if s.spec.Idempotent { // net/http does not send it, and resends a request on a connection that was closed meanwhile
-		h["Idempotency-Key"] = nil
+		h["Idempotency-Key"] = []string{}
 	}
 	maps.Copy(h, cookies)
 	return h
