@@ -14,6 +14,7 @@ import (
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/lenient"
+	"example.com/msgpush/internal/paging"
 )
 
 // This file decodes the body of a success in up to three steps:
@@ -34,8 +35,6 @@ import (
 var (
 	errNoCode    = errors.New("expected an envelope with a code, found none")
 	errOtherCode = errors.New("expected code 200, found another one") // package call makes an error response of it
-	errNoData    = errors.New("data: expected a value, found none")
-	errNoList    = errors.New("data.list: expected a list, found none")
 	errNoRecord  = errors.New("expected the member id, found none")
 )
 
@@ -68,7 +67,7 @@ func decode[T any](d decoder, body []byte, dataRequired bool) (data *T, leftOut,
 		return nil, nil, describe(err, reflect.TypeOf(env))
 	}
 	if env.Data == nil && dataRequired {
-		return nil, nil, errNoData
+		return nil, nil, paging.ErrNoData
 	}
 	if env.Data != nil && isEmptyRecord(env.Data) && idOf(dataOf(converted)) == nil {
 		return nil, nil, fmt.Errorf("data: %w", errNoRecord)

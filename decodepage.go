@@ -12,6 +12,7 @@ import (
 	"example.com/msgpush/internal/call"
 	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/lenient"
+	"example.com/msgpush/internal/paging"
 )
 
 // This file decodes a page record by record; see decode.go.
@@ -153,9 +154,9 @@ func decodeRawPage(body []byte) (*rawPage, error) {
 	case env.Code != call.CodeSuccess:
 		return nil, errNoCode
 	case page == nil:
-		return nil, errNoData
+		return nil, paging.ErrNoData
 	case page.List == nil && (page.Total == nil || *page.Total != 0):
-		return nil, errNoList
+		return nil, paging.ErrNoList
 	}
 	return page, nil
 }

@@ -162,7 +162,7 @@ func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 // isNoSuchPage reports whether an error may mean that a page does not exist. Some services send no list then,
 // or null.
 func isNoSuchPage(err error) bool {
-	if errors.Is(err, errNoList) || errors.Is(err, errNoData) {
+	if paging.IsWithoutList(err) {
 		return true
 	}
 	e, ok := errors.AsType[*APIError](err)

@@ -68,7 +68,8 @@ type Options struct {
 }
 
 // ErrReplaced is returned by the function store of [Follower.Run] if the stored position is not Previous of the
-// batch: another process has stored a batch, or this one is stored already. Run loads the position then.
+// batch: another process has stored a batch, or this one is stored already. Run loads the position then. OnError gets
+// the error only if the position has not changed.
 var ErrReplaced = errors.New(prefix + "the stored position has changed")
 
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
@@ -216,9 +217,12 @@ func (f *Follower[T]) Run(
 		err := f.poll(ctx)
 		switch {
 		case errors.Is(err, ErrReplaced):
-			f.failed(ofStore, err)
+			before := f.stored
 			if err := f.loadPosition(ctx); err != nil {
 				return err
+			}
+			if f.stored == before { // load and store contradict each other
+				f.failed(ofStore, err)
 			}
 		case err == nil:
 			f.succeeded(ofStore)
@@ -232,7 +236,7 @@ func (f *Follower[T]) Run(
 // loadPosition goes on from the stored position. It returns an error if it cannot read that.
 func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	var text string
-	err := f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) (err error) {
+	err := f.untilSuccess(ctx, ofLoad, math.MaxInt, time.Second, func(int) (err error) {
 		f.beginStep()
 		text, err = f.load(ctx)
 		if err != nil {
@@ -243,6 +247,7 @@ func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerr // ctx has ended
 	}
+	f.succeeded(ofLoad)
 	position, err := parsePosition(text)
 	if err != nil {
 		return errorf("the stored position is not that of a batch: %w", err)
@@ -290,7 +295,6 @@ func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 // the stored position has changed.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
-	f.stored = batch.Position
 	err := f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) error {
 		f.beginStep()
 		forStore := batch // store may change its slices
@@ -302,6 +306,7 @@ func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 		return errorf("%w: %w", ErrStore, err)
 	})
 	if err == nil {
+		f.stored = batch.Position
 		f.succeeded(ofStore)
 	}
 	return err

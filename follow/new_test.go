@@ -541,3 +541,57 @@ func TestRecordIsForgottenWhenFourWindowsOfOthersHaveBeenSeenSince(t *testing.T)
 		})
 	}
 }
+
+// Many services sort by a time in seconds. The last page has one record, so the page before decides, too.
+func TestOrderIsFoundAlthoughTheTimesOfPage1AreEqual(t *testing.T) {
+	for _, equal := range []int64{9, 13, 20} {
+		inBubble(t, fmt.Sprintf("%d of 20 times", equal), func(t *testing.T) {
+			s := &service{list: numbers(1, 401)}
+			s.created = func(n int64) msgpush.DateTime { return created(max(n, equal)) }
+			r, db := startOn(t, s)
+			for n := int64(402); n <= 415; n++ {
+				s.change(func(list []int64) []int64 { return append(list, n) })
+				wait(time.Hour)
+			}
+			assert.Equal(t, numbers(402, 415), db.stored())
+			assert.Empty(t, r.missing())
+		})
+	}
+}
+
+func TestLateRecordAtTheEndOfAShortListIsDelivered(t *testing.T) {
+	for name, err := range map[string]error{
+		"with empty pages behind the end": nil,
+		"with errors behind the end":      &msgpush.APIError{HTTPStatus: 404},
+	} {
+		for _, length := range []int64{1, 5, 20, 45} {
+			inBubble(t, fmt.Sprintf("%s, %d records", name, length), func(t *testing.T) {
+				s := &service{list: numbers(length, 1)}
+				s.fail = func(number int) error {
+					if number > 1 && (number-1)*s.size >= len(s.list) {
+						return err
+					}
+					return nil
+				}
+				r, db := startOn(t, s)
+				s.insertAt(int(length), 1001)
+				wait(time.Hour)
+				assert.Equal(t, []int64{1001}, db.stored())
+				assert.Empty(t, r.missing())
+			})
+		}
+	}
+}
+
+// It stands below all 250 known records. The total does not show it, since another record is deleted.
+func TestRecordBelowWindowKnownOnesAtTheEndOfTheListIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(250, 1)}
+		r, db := startOn(t, s)
+		s.change(func(list []int64) []int64 { return append(slices.Delete(list, 100, 101), 1001) })
+		wait(time.Hour)
+		assert.Empty(t, db.stored())
+		require.Len(t, r.missing(), 1)
+		assert.ErrorContains(t, r.missing()[0], "1 were first seen below 200 known ones")
+	})
+}

@@ -15,28 +15,29 @@ func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], num
 	if f.position.HasOrder || number != 1 || f.pages == 0 {
 		return
 	}
-	times := f.times(page)
+	first := f.times(page)
 	if f.pages == 1 { // which has the newest record in any case
-		f.position.NewestLast = areNewestLast(times)
+		f.position.NewestLast = areNewestLast(first)
 		return
 	}
 	f.position.NewestLast = false
 	isDue := isSweep || !f.hasSeveralPages // a burst may have made several pages of one
 	f.hasSeveralPages = true
-	if !isDue || len(times) == 0 {
+	if !isDue || len(first) == 0 {
 		return
 	}
 	pages := f.pages
-	last, err := f.pageOnce(ctx, pages, optional)
-	if err == nil { // otherwise, page 1 decides
-		times = append(times, f.times(last)...)
+	last := f.lastTimes(ctx, pages)
+	isNewestLast, isNewestFirst := areLater(last, first), areLater(first, last)
+	if len(last) < minTimes { // then page 1 decides
+		times := append(first, last...)
+		isNewestLast, isNewestFirst = areNewestLast(times), areNewestFirst(times)
 	}
 	hasGrown := f.pages != pages // then newer records may have moved to that page
-	if ctx.Err() != nil || hasGrown || len(times) < min(minTimes, 2*f.pager.PageSize) {
+	if ctx.Err() != nil || hasGrown {
 		return
 	}
-	isNewestLast := areNewestLast(times)
-	f.position.HasOrder = isNewestLast || areNewestFirst(times)
+	f.position.HasOrder = isNewestLast || isNewestFirst
 	f.position.NewestLast = isNewestLast
 	if isNewestLast && f.position.started && !f.position.Whole {
 		f.report(errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
@@ -44,26 +45,47 @@ func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], num
 	}
 }
 
-// minTimes is the number of times that show the order of a list with several pages: single ones may be wrong. Two
-// short pages have fewer.
-const minTimes = 6
+// minTimes is the number of times that stand for the end of a list: a single one may be wrong.
+const minTimes = 3
 
-// areNewestFirst compares the first half of the times with the other half. It reports whether seven eighths of
-// the first one are later than seven eighths of the other: single times may be wrong, many may be equal, and
-// the times may have nothing to do with the order.
-func areNewestFirst(times []msgpush.DateTime) bool {
-	half := len(times) / 2
-	if half == 0 {
+// lastTimes returns the times of the last page. If it is short, those of the page before come first, unless that is
+// page 1. It returns none if a page fails.
+func (f *Follower[T]) lastTimes(ctx context.Context, pages int) (times []msgpush.DateTime) {
+	page, err := f.pageOnce(ctx, pages, optional)
+	if err != nil {
+		return nil
+	}
+	times = f.times(page)
+	isShort := len(times) < minTimes && pages > 2
+	if !isShort {
+		return times
+	}
+	page, err = f.pageOnce(ctx, pages-1, optional)
+	if err != nil {
+		return nil
+	}
+	return append(f.times(page), times...)
+}
+
+// areLater reports whether seven eighths of some times are later than seven eighths of others: single times may be
+// wrong, many may be equal, and the times may have nothing to do with the order.
+func areLater(times, others []msgpush.DateTime) bool {
+	if len(times) == 0 || len(others) == 0 {
 		return false
 	}
-	first, other := slices.Sorted(slices.Values(times[:half])), slices.Sorted(slices.Values(times[half:]))
-	return first[half/8] > other[len(other)-1-len(other)/8]
+	times, others = slices.Sorted(slices.Values(times)), slices.Sorted(slices.Values(others))
+	return times[len(times)/8] > others[len(others)-1-len(others)/8]
+}
+
+// areNewestFirst compares the first half of the times of a page with the other half.
+func areNewestFirst(times []msgpush.DateTime) bool {
+	half := len(times) / 2
+	return areLater(times[:half], times[half:])
 }
 
 func areNewestLast(times []msgpush.DateTime) bool {
-	reversed := slices.Clone(times)
-	slices.Reverse(reversed)
-	return areNewestFirst(reversed)
+	half := len(times) / 2
+	return areLater(times[half:], times[:half])
 }
 
 // times returns the valid creation times of a page.

@@ -111,8 +111,9 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		n := r.needOfNextPage()
 		isEnd := f.isEnd(p, hasUnseen)
 		if isEnd || n == notNeeded {
-			isError := p.page == f.noPage // perhaps of a failure
-			r.isAtEnd = isEnd && !isError
+			hasAll := 0 < r.total && r.total <= int64(len(r.items))
+			isFailure := p.page == f.noPage && !hasAll // perhaps
+			r.isAtEnd = isEnd && !isFailure
 			return r, nil
 		}
 		isIncomplete := !f.position.started || f.failures[ofSweep].err != nil // not all old records are known yet

@@ -198,11 +198,15 @@ func (r *reading[T]) grown(found int) int64 { return r.total - r.position.Total 
 // records than were found as new.
 func (r *reading[T]) missing(found int) error {
 	lacks := r.grown(found)
+	missed := r.missed
+	if r.coversList() && r.knownCount >= r.window {
+		missed += r.unknown // at the end of the list
+	}
 	switch {
 	case r.isNoneLeft() && !r.wasEmpty:
 		return errorf("%w: no known record is left; %d records count as new", ErrMissing, found)
-	case r.missed > 0:
-		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, r.missed, r.window)
+	case missed > 0:
+		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, missed, r.window)
 	case r.position.Total > 0 && lacks > 0 && !r.hasDropped():
 		return errorf("%w: the list grew by %d more than were found", ErrMissing, lacks)
 	}
@@ -227,7 +231,7 @@ func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 		if it.isKnown {
 			known++
 		}
-		mayBeNew := isNew[it.id] || lacksPage && !it.isKnown && known < r.window
+		mayBeNew := isNew[it.id] || lacksPage && !it.isKnown
 		if !mayBeNew && len(items) < 2*r.window {
 			items = append(items, it)
 		}

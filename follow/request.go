@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/bits"
+	"net/http"
 	"time"
 
 	"example.com/msgpush"
@@ -35,7 +37,7 @@ func (f *Follower[T]) inner(ctx context.Context, p *place[T], number int, n need
 }
 
 // attempt requests a page several times. After the last attempt, it reads the page in parts; with many attempts,
-// after each fifth one.
+// after the fifth one, the tenth one, the twentieth one and so on: an outage may last for hours.
 func (f *Follower[T]) attempt(
 	ctx context.Context, p *place[T], number int, c cause, attempts int, n need,
 ) (page *msgpush.Page[T], err error) {
@@ -46,7 +48,9 @@ func (f *Follower[T]) attempt(
 			return nil
 		}
 		p.failures++
-		if attempt == attempts || attempt%maxAttempts == 0 {
+		times := attempt / maxAttempts
+		isDue := attempt%maxAttempts == 0 && bits.OnesCount(uint(times)) == 1
+		if (attempt == attempts || isDue) && !isOfClient(err) {
 			page, err = f.inParts(ctx, number, err)
 		}
 		return err
@@ -55,6 +59,12 @@ func (f *Follower[T]) attempt(
 		f.mustWait = max(f.mustWait, f.spread(retryAfter(err)))
 	}
 	return page, err
+}
+
+// isOfClient reports whether the service rejects the client, and not the page.
+func isOfClient(err error) bool {
+	e, ok := errors.AsType[*msgpush.APIError](err)
+	return ok && (e.KeyRejected || e.HTTPStatus == http.StatusTooManyRequests)
 }
 
 // refusesPages reports whether pages other than the newest one have failed for so long that the service
@@ -84,6 +94,9 @@ func (f *Follower[T]) isBehindEnd(number int, n need, err error) bool {
 }
 
 func isNoSuchPage(err error) bool {
+	if paging.IsWithoutList(err) {
+		return true
+	}
 	e, ok := errors.AsType[*msgpush.APIError](err)
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }

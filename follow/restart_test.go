@@ -3,7 +3,6 @@ package follow_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,9 +73,7 @@ func TestTwoFollowersOfOnePositionStoreEachRecordOnce(t *testing.T) {
 		for _, r := range []*run{first, second} {
 			assert.NoError(t, r.Status().Check(10*time.Minute))
 			assert.Empty(t, r.missing())
-			assert.True(t, slices.ContainsFunc(r.errors(), func(err error) bool {
-				return errors.Is(err, follow.ErrReplaced) && !errors.Is(err, follow.ErrStore)
-			}))
+			assert.Empty(t, r.errors(), "a batch of another process is no error")
 		}
 	})
 }
@@ -129,6 +126,28 @@ func TestPositionIsLoadedWhenTheDatabaseIsAvailable(t *testing.T) {
 		require.NotEmpty(t, errs)
 		assert.ErrorIs(t, errs[0], follow.ErrStore)
 		assert.EqualError(t, errs[0], "msgpush: following a list: the store failed: failed")
+	})
+}
+
+func TestOutageOfTheServiceIsNotBlamedOnTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		r.stop()
+		hasFailed := false
+		f, err := follow.New(s.pager(20), follow.Options{OnError: func(error) {}})
+		require.NoError(t, err)
+		s.setFail(failFrom(1, errFailed))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, f.Run(ctx, func(ctx context.Context) (string, error) {
+			if !hasFailed {
+				hasFailed = true
+				return "", errors.New("database")
+			}
+			return db.load(ctx)
+		}, db.store))
+		assert.ErrorIs(t, f.Status().Err, errFailed)
 	})
 }
 

@@ -10,10 +10,10 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// untilSuccess makes a step until it succeeds, but at most the given number of attempts: step gets their number,
-// from 1. It also ends if ctx
-// ends or the follower was replaced, and, if the number is limited, at a Retry-After of more than a minute.
-// It reports each error. The wait after an error doubles, up to a minute. A longer Retry-After is kept.
+// untilSuccess makes a step until it succeeds, but at most the given number of attempts: step gets the number of its
+// attempt, from 1. It also ends if ctx ends, if the stored position has changed, and, if the number is limited, at a
+// Retry-After of more than a minute. It reports each error. The wait after an error doubles, up to a minute. A longer
+// Retry-After is kept.
 func (f *Follower[T]) untilSuccess(
 	ctx context.Context, c cause, attempts int, wait time.Duration, step func(n int) error,
 ) error {

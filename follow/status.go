@@ -69,7 +69,8 @@ const (
 	ofPoll  cause = iota
 	ofSweep       // a page failed, and no sweep has succeeded since
 	ofList        // records are missing by the latest sweep
-	ofStore
+	ofLoad
+	ofStore // a batch was not stored
 	numCauses
 )
 

@@ -63,6 +63,15 @@ func (s Source[T, O]) Page(ctx context.Context, number int64, size int) (*Respon
 	return page, err
 }
 
+// The errors of a success without data, or without a list. Some services respond so to a page that does not exist.
+var (
+	ErrNoData = errors.New("data: expected a value, found none")
+	ErrNoList = errors.New("data.list: expected a list, found none")
+)
+
+// IsWithoutList reports whether an error is that of a success without data, or without a list.
+func IsWithoutList(err error) bool { return errors.Is(err, ErrNoData) || errors.Is(err, ErrNoList) }
+
 // MayMeanNoSuchPage reports whether an error response with an HTTP status and a code may mean that a page
 // does not exist. With HTTP 200, every error code may. hasOtherMeaning means that the key was rejected, or
 // that a retry may succeed.
