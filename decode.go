@@ -134,6 +134,21 @@ var recordTypes = []reflect.Type{
 	reflect.TypeFor[MPChannel](),
 }
 
+// secretNames are the names of the members of records that hold a [Secret], in small letters.
+var secretNames = secretNamesOf(recordTypes)
+
+func secretNamesOf(records []reflect.Type) (names []string) {
+	for _, record := range records {
+		for field := range record.Fields() {
+			if field.Type == reflect.TypeFor[Secret]() {
+				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+				names = append(names, strings.ToLower(name))
+			}
+		}
+	}
+	return names
+}
+
 // isEmptyRecord reports whether r points to a record of this package, or to a pointer to one, that has no
 // value. Such a record needs an id in the JSON.
 func isEmptyRecord[T any](r *T) bool {

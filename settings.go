@@ -45,6 +45,7 @@ func newSettings(baseURL, accessKey string, opts []Option) (*settings, error) {
 			UserAgent:        "msgpush-go/" + Version,
 			Retry:            call.RetryPolicy(defaultRetryPolicy),
 			MaxResponseBytes: DefaultMaxResponseBytes,
+			SecretNames:      secretNames,
 			ErrNoAccessKey:   ErrNoAccessKey,
 		},
 		decoder: decoder{json.Unmarshal, new(atomic.Bool)},

@@ -488,3 +488,27 @@ func TestSilentLoggerCostsNothing(t *testing.T) {
 	silent := slog.New(slog.DiscardHandler)
 	assert.InDelta(t, allocations(), allocations(msgpush.WithLogger(silent)), 2)
 }
+
+// Buffers are used again: the error of a call must not show the response of another one.
+func TestBodyOfAnErrorIsNotThatOfALaterCall(t *testing.T) {
+	const first, later = `{"code":200,"data":{"total":1,"list":[{"id":"one"}]}}`, `{"code":200,"data":{"total":0,"list":[]}}`
+	for name, body := range map[string]string{"undecodable": `<html>first</html>`, "a record that is left out": first} {
+		t.Run(name, func(t *testing.T) {
+			transport := fixtures.NewScript(fixtures.Respond(200, body), fixtures.Respond(200, later))
+			client := fixtures.NewClient(t, transport)
+			_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+			decodeErr := fixtures.OnlyError[*msgpush.DecodeError](t, err)
+			_, err = client.MPList(t.Context(), msgpush.PageRequest{})
+			require.NoError(t, err)
+			assert.Equal(t, body, string(decodeErr.Body))
+		})
+	}
+}
+
+func TestExcerptOfAnErrorIsNotThatOfALaterCall(t *testing.T) {
+	transport := fixtures.NewScript(fixtures.Respond(400, "the first text"), fixtures.Respond(400, "another text"))
+	client := fixtures.NewClient(t, transport)
+	_, err := client.MPList(t.Context(), msgpush.PageRequest{})
+	_, _ = client.MPList(t.Context(), msgpush.PageRequest{})
+	assert.ErrorContains(t, err, "the first text")
+}

@@ -595,3 +595,36 @@ func TestRecordBelowWindowKnownOnesAtTheEndOfTheListIsReported(t *testing.T) {
 		assert.ErrorContains(t, r.missing()[0], "1 were first seen below 200 known ones")
 	})
 }
+
+// The rule of new records counts the known ones above.
+func TestRecordIsNewIfFewerThanWindowKnownOnesStandAboveIt(t *testing.T) {
+	for above, isNew := range map[int]bool{24: true, 25: false} {
+		inBubble(t, fmt.Sprintf("%d known ones above", above), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+			r, db := start(t, s.pager(20), follow.Options{Window: 25})
+			wait(time.Minute)
+			s.insertAt(above, 1001)
+			wait(time.Hour)
+			assert.Equal(t, isNew, len(db.stored()) == 1)
+			assert.Equal(t, !isNew, len(r.missing()) == 1)
+		})
+	}
+}
+
+// A page behind the record fails meanwhile, so that the sweep is cut.
+func TestRecordBelowWindowKnownOnesIsReportedAfterASweepThatWasCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+		r, _ := start(t, s.pager(20), follow.Options{Window: 25})
+		wait(time.Minute)
+		s.setFail(failFrom(3, errFailed))
+		s.insertAt(30, 1001)
+		wait(20 * time.Minute)
+		s.setFail(nil)
+		wait(time.Hour)
+		require.Len(t, r.missing(), 1)
+		assert.ErrorContains(t, r.missing()[0], "1 were first seen below 25 known ones")
+	})
+}

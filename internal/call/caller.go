@@ -30,7 +30,8 @@ type Config struct {
 	Retry            RetryPolicy
 	Limiter          interface{ Wait(context.Context) error } // nil: none
 	MaxResponseBytes int64
-	KeepsInput       bool // Decode of a Spec may keep references to its input
+	KeepsInput       bool     // Decode of a Spec may keep references to its input
+	SecretNames      []string // of members of records, in small letters
 	RejectedKeyCodes []int
 	RetryableCodes   []int
 	Source           func(ctx context.Context, rejected string) (key string, err error)

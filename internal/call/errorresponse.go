@@ -24,15 +24,17 @@ func (c *Caller) setErrorResponse(f *Failure, b rejectedBody) {
 		}
 	}
 	if !f.IsEnvelope && !b.endsEarly() && b.unreadableErr == nil {
-		f.quote(b.bytes)
+		c.quote(f, b.bytes)
 	}
 	c.setWait(f)
 	c.classify(f)
 }
 
 // quote keeps the beginning of a body, unless it may be a success that was damaged, with a password.
-func (f *Failure) quote(body []byte) {
-	if bytes.Contains(bytes.ToLower(body), []byte("password")) {
+func (c *Caller) quote(f *Failure, body []byte) {
+	lower := bytes.ToLower(body)
+	isIn := func(name string) bool { return bytes.Contains(lower, []byte(name)) }
+	if slices.ContainsFunc(c.SecretNames, isIn) {
 		f.remark("the body is not quoted: it may have a password")
 		return
 	}
