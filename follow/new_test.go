@@ -628,3 +628,22 @@ func TestRecordBelowWindowKnownOnesIsReportedAfterASweepThatWasCut(t *testing.T)
 		assert.ErrorContains(t, r.missing()[0], "1 were first seen below 25 known ones")
 	})
 }
+
+// The oldest record has a time that is too late.
+func TestSingleWrongTimeDoesNotDecideOnTheOrder(t *testing.T) {
+	for _, length := range []int64{21, 41} {
+		inBubble(t, fmt.Sprintf("%d records", length), func(t *testing.T) {
+			s := &service{list: numbers(length, 1)}
+			s.created = func(n int64) msgpush.DateTime {
+				if n == 1 {
+					return created(5000)
+				}
+				return created(n)
+			}
+			_, db := startOn(t, s)
+			s.prepend(1001)
+			wait(time.Hour)
+			assert.Equal(t, []int64{1001}, db.stored())
+		})
+	}
+}

@@ -359,17 +359,36 @@ func TestPageWithoutReadableRecordsStopsThePollWithAnError(t *testing.T) {
 	}
 }
 
-// A page costs five attempts, and two for each of three records.
+// An outage may last for hours.
 func TestOutageCostsFewRequests(t *testing.T) {
-	for _, first := range []int{1, 2} {
-		inBubble(t, fmt.Sprintf("from page %d on", first), func(t *testing.T) {
+	down := &msgpush.APIError{HTTPStatus: 503}
+	for name, tt := range map[string]struct {
+		first    int // page that fails
+		err      error
+		requests int // a minute, at most
+		parts    bool
+	}{
+		"of the service":       {first: 1, err: down, requests: 1, parts: true},
+		"of pages but page 1":  {first: 2, err: down, requests: 6, parts: true},
+		"with rejected keys":   {first: 1, err: &msgpush.APIError{HTTPStatus: 401, KeyRejected: true}, requests: 1},
+		"with a spent quota":   {first: 1, err: &msgpush.APIError{HTTPStatus: 429}, requests: 1},
+		"with keys of page 2":  {first: 2, err: &msgpush.APIError{HTTPStatus: 401, KeyRejected: true}, requests: 3},
+		"with quota of page 2": {first: 2, err: &msgpush.APIError{HTTPStatus: 429}, requests: 3},
+	} {
+		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: numbers(1000, 1)}
 			startOn(t, s)
-			s.setFail(failFrom(first, &msgpush.APIError{HTTPStatus: 503}))
+			hasParts := false
+			fail := failFrom(tt.first, tt.err)
+			s.setFail(func(number int) error {
+				hasParts = hasParts || s.size < 20
+				return fail(number)
+			})
 			s.prepend(numbers(1001, 1030)...)
 			before := s.count()
 			wait(24 * time.Hour)
-			assert.Less(t, s.count()-before, 24*60*6)
+			assert.Less(t, s.count()-before, 24*60*tt.requests+100)
+			assert.Equal(t, tt.parts, hasParts)
 		})
 	}
 }
