@@ -22,8 +22,8 @@ type AccessKeySource interface {
 	//
 	// rejected is the key that the service has rejected in this call, or empty. A source that already has
 	// another key should return it without a new fetch. If it returns the rejected key again, the call returns
-	// the error of its last attempt. An error ends the call with a [*RequestError], which wraps it, except for the error of a context that
-	// has ended. A key that is returned with an error is redacted.
+	// the error of its last attempt. An error ends the call with a [*RequestError], which wraps it, except for
+	// the error of a context that has ended. A key that is returned with an error is redacted.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 

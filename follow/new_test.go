@@ -641,9 +641,11 @@ func TestSingleWrongTimeDoesNotDecideOnTheOrder(t *testing.T) {
 				return created(n)
 			}
 			_, db := startOn(t, s)
-			s.prepend(1001)
-			wait(time.Hour)
-			assert.Equal(t, []int64{1001}, db.stored())
+			for n := int64(1001); n <= 1600; n++ {
+				s.prepend(n)
+				wait(time.Minute)
+			}
+			assert.Equal(t, numbers(1001, 1600), db.stored())
 		})
 	}
 }

@@ -48,8 +48,8 @@ func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], num
 // minTimes is the number of times that stand for the end of a list: a single one may be wrong.
 const minTimes = 3
 
-// lastTimes returns the times of the last page. If it is short, those of the page before come first, unless that is
-// page 1. It returns none if a page fails.
+// lastTimes returns the times of the last page and, if it is short, of the page before, unless that is page 1. It
+// returns none if a page fails.
 func (f *Follower[T]) lastTimes(ctx context.Context, pages int) (times []msgpush.DateTime) {
 	page, err := f.pageOnce(ctx, pages, optional)
 	if err != nil {

@@ -26,7 +26,8 @@ func TestMetrics(t *testing.T) {
 	c := config{url: srv.URL, keyFile: keyFile(t, srv.AccessKey())}
 	client, err := newClient(c, http.DefaultTransport, m, discard())
 	require.NoError(t, err)
-	srv.Inject(msgpushtest.ErrorResponse(5, "busy", nil), msgpushtest.HTML(), msgpushtest.Status(503), msgpushtest.Truncate())
+	busy := msgpushtest.ErrorResponse(5, "busy", nil)
+	srv.Inject(busy, msgpushtest.HTML(), msgpushtest.Status(503), msgpushtest.Truncate())
 	for range 3 { // the third call is retried twice
 		_, err = client.ForwardLogList(t.Context(), msgpush.ForwardLogRequest{})
 	}

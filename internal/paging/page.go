@@ -69,7 +69,7 @@ var (
 	ErrNoList = errors.New("data.list: expected a list, found none")
 )
 
-// IsWithoutList reports whether an error is that of a success without data, or without a list.
+// IsWithoutList reports whether an error is [ErrNoData] or [ErrNoList].
 func IsWithoutList(err error) bool { return errors.Is(err, ErrNoData) || errors.Is(err, ErrNoList) }
 
 // MayMeanNoSuchPage reports whether an error response with an HTTP status and a code may mean that a page
