@@ -393,7 +393,7 @@ func TestOutageCostsFewRequests(t *testing.T) {
 	}
 }
 
-// A record arrives each second. Each page with the bad one fails, so that it would move to the next page while
+// A record arrives every three seconds. Each page with the bad one fails, so that it would move to the next page while
 // the follower waits.
 func TestBadRecordOfAListThatGrowsStopsNoPoll(t *testing.T) {
 	for name, err := range map[string]*msgpush.APIError{
@@ -413,7 +413,7 @@ func TestBadRecordOfAListThatGrowsStopsNoPoll(t *testing.T) {
 			})
 			for n := int64(1001); n <= 3000; n++ {
 				s.prepend(n)
-				wait(time.Second)
+				wait(3 * time.Second)
 			}
 			assert.Greater(t, len(db.stored()), 1000)
 		})
