@@ -490,6 +490,7 @@ func TestAccessKeyFileWaitsTenSecondsForAKey(t *testing.T) {
 		"a file that stays missing, in a shorter call": {first: "none", after: time.Hour, waits: 3 * time.Second,
 			timeout: 3 * time.Second, check: func(t *testing.T, err error) {
 				require.ErrorIs(t, err, fs.ErrNotExist)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.Equal(t, "no_access_key", msgpush.Outcome(err))
 			}},
 		"a file that stays empty": {first: "", after: time.Hour, waits: 10 * time.Second,
@@ -522,6 +523,24 @@ func TestAccessKeyFileWaitsTenSecondsForAKey(t *testing.T) {
 			} else {
 				tt.check(t, err)
 			}
+		})
+	}
+}
+
+// A shutdown while a secret is not mounted yet is no failure of the key.
+func TestCancelledCallThatWaitsForAKeyFileIsCancelled(t *testing.T) {
+	for name, content := range map[string]string{"missing": "none", "empty": ""} {
+		fixtures.RunInBubble(t, name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "key")
+			if content != "none" {
+				require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			source := msgpush.WithAccessKeySource(msgpush.AccessKeyFile(file))
+			_, err := fixtures.NewClientWithKey(t, "", fixtures.Succeed, source).MPList(ctx, msgpush.PageRequest{})
+			require.ErrorIs(t, err, context.Canceled)
+			assert.Equal(t, "canceled", msgpush.Outcome(err))
 		})
 	}
 }

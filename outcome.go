@@ -33,10 +33,10 @@ func Outcome(err error) string {
 		return outcomeOfResponse(apiErr)
 	case isDecodeError:
 		return "invalid_response"
+	case errors.Is(err, context.Canceled): // also while a key is awaited
+		return "canceled"
 	case errors.Is(err, ErrNoAccessKey):
 		return "no_access_key"
-	case errors.Is(err, context.Canceled):
-		return "canceled"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "timeout"
 	case isRequestError:

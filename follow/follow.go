@@ -141,6 +141,8 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		return nil, errorf("the function ID of the pager is nil")
 	case pager.PageSize < 0:
 		return nil, errorf("PageSize of the pager is negative: %d", pager.PageSize)
+	case pager.PageSize > maxPageSize:
+		return nil, errorf("PageSize of the pager is greater than %d: %d", maxPageSize, pager.PageSize)
 	}
 	if err := o.check(); err != nil {
 		return nil, err
@@ -222,7 +224,8 @@ func (f *Follower[T]) Run(
 			if err := f.loadPosition(ctx); err != nil {
 				return err
 			}
-			if f.stored == before { // load and store contradict each other
+			isLoaded := errs.OfContext(ctx) == nil
+			if isLoaded && f.stored == before { // load and store contradict each other
 				f.failed(ofStore, err)
 			}
 		case err == nil:
@@ -259,6 +262,7 @@ func (f *Follower[T]) loadPosition(ctx context.Context) error {
 		return errorf(format, position.List, f.pager.Name)
 	}
 	position.List, position.Writer = f.pager.Name, f.writer
+	// The growth is at least 0 at first: a total may be cached, or come from a server that is behind.
 	f.position, f.stored, f.growth = position, text, 0
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func TestNew(t *testing.T) {
-	pager := (&service{}).pager(0)
+	pager, endless := (&service{}).pager(0), (&service{}).pager(math.MaxInt)
 	tests := map[string]struct {
 		pager   msgpush.Pager[int64]
 		options follow.Options
@@ -26,6 +26,7 @@ func TestNew(t *testing.T) {
 	}{
 		"no Fetch":               {msgpush.Pager[int64]{ID: pager.ID}, follow.Options{}, "Fetch of the pager is nil"},
 		"no ID":                  {msgpush.Pager[int64]{Fetch: pager.Fetch}, follow.Options{}, "ID of the pager is nil"},
+		"endless PageSize":       {endless, follow.Options{}, "PageSize of the pager is greater than 1000000"},
 		"negative PollInterval":  {pager, follow.Options{PollInterval: -1}, "PollInterval is negative: -1ns"},
 		"PollInterval of ages":   {pager, follow.Options{PollInterval: math.MaxInt64}, "PollInterval is longer than a year"},
 		"negative SweepInterval": {pager, follow.Options{SweepInterval: -1}, "SweepInterval is negative: -1ns"},

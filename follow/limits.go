@@ -32,5 +32,6 @@ const (
 	maxBacks     = 5 // how often a poll goes back from a page
 
 	maxInterval = 365 * 24 * time.Hour // of polls, so that no sum of waits overflows
-	maxWindow   = 1_000_000            // the ids of 4 × Window records are in each position
+	maxPageSize = 1_000_000
+	maxWindow   = 1_000_000 // the ids of 4 × Window records are in each position
 )

@@ -151,6 +151,27 @@ func TestOutageOfTheServiceIsNotBlamedOnTheStore(t *testing.T) {
 	})
 }
 
+// Nobody knows whether the position has changed.
+func TestEndOfRunWhileThePositionIsLoadedIsNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		var errs []error
+		f, err := follow.New(s.pager(20), follow.Options{OnError: func(err error) { errs = append(errs, err) }})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		loads := 0
+		load := func(ctx context.Context) (string, error) {
+			loads++
+			if loads > 1 {
+				cancel()
+			}
+			return "", ctx.Err()
+		}
+		require.NoError(t, f.Run(ctx, load, func(context.Context, batch) error { return follow.ErrReplaced }))
+		assert.Empty(t, errs)
+	})
+}
+
 // A store that never stores must be noticed.
 func TestCheckFailsIfEachBatchIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

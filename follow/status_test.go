@@ -259,6 +259,20 @@ func TestRetryAfterOfASkippedPageIsKept(t *testing.T) {
 	})
 }
 
+func TestRetryAfterOfAPageDelaysOnlyTheNextPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		startOn(t, s)
+		s.setFail(failAt(2, &msgpush.APIError{HTTPStatus: 429, RetryAfter: 30 * time.Minute}))
+		wait(11 * time.Minute) // a sweep
+		s.setFail(nil)
+		wait(time.Hour)
+		before := s.count()
+		wait(5 * time.Minute)
+		assert.Greater(t, s.count()-before, 25)
+	})
+}
+
 func TestRetryAfterOfMoreThanAnHourIsCapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(50, 1)}

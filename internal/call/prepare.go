@@ -85,7 +85,7 @@ func (c *Caller) nextKey(s *state) (final *Failure) {
 	case ended != nil && (err == nil || s.isOfContext(err)):
 		return s.ended(step)
 	case err != nil:
-		return s.stopped(step, errs.Hide(err.Error(), errors.Join(c.ErrNoAccessKey, err), nil))
+		return s.stopped(step, errs.Hide(err.Error(), errors.Join(c.ErrNoAccessKey, err, ended), nil))
 	}
 	s.key = key
 	return nil
