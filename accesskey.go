@@ -51,7 +51,7 @@ const keyFileWaits = 10
 // AccessKeyFile returns a source that reads the key from a file, such as a mounted secret, before each attempt.
 // Spaces, line breaks and a byte order mark around the key are left out.
 //
-// For up to ten seconds, the source waits for a file that cannot be read or is empty, or that still has the rejected key:
+// For up to ten seconds, the source waits for a file that cannot be read or is empty, or still has the rejected key:
 // a secret may be mounted after a program has started, and replaced after the key of the service. Then the call
 // ends with the error of the file, or with the response that rejected the key.
 func AccessKeyFile(path string) AccessKeySource {

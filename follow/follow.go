@@ -121,7 +121,6 @@ type Follower[T any] struct {
 	sweepAt         time.Time // the poll at this time or later is a sweep; zero: the first poll
 	failures        failures
 	mustWait        time.Duration    // before the next reading, by Retry-After
-	wasEmpty        bool             // the list, in the latest poll
 	pages           int              // of the list, by the latest response; 0: not reported
 	longest         int              // the number of records of the longest page
 	growth          int64            // the most by which the list has grown since the latest sweep; see reading.grown

@@ -22,7 +22,9 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		f.sweepSoon()
 		return err
 	}
-	f.wasEmpty = len(r.items) == 0
+	isEmpty := len(r.items) == 0 && len(f.position.known) > 0
+	hasEmptied := isEmpty && !f.position.Empty
+	f.position.Empty = isEmpty
 	newItems := r.newItems()
 	f.growth = max(f.growth, r.grown(len(newItems)))
 	switch {
@@ -33,7 +35,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		if isSweep {
 			f.sweepAt = begun.Add(f.options.SweepInterval)
 		}
-		if err := f.endSweep(ctx, r, newItems); err != nil {
+		if err := f.endSweep(ctx, r, newItems, hasEmptied); err != nil {
 			return err
 		}
 	}
@@ -51,7 +53,7 @@ func (f *Follower[T]) sweepSoon() {
 }
 
 // endSweep reports missing records, and makes those known that are not new.
-func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
+func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T], hasEmptied bool) error {
 	if err := r.missing(len(newItems)); err != nil { // compared with the position before makeKnown
 		f.failed(ofList, err)
 		f.forgetPages()
@@ -65,8 +67,8 @@ func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []it
 	if !r.isCut {
 		f.succeeded(ofSweep)
 	}
-	hasNewlyKnown := f.makeKnown(r, newItems)
-	if !hasNewlyKnown || len(newItems) > 0 { // deliver stores the position with the records
+	hasChanged := f.makeKnown(r, newItems) || hasEmptied
+	if !hasChanged || len(newItems) > 0 { // deliver stores the position with the records
 		return nil
 	}
 	return f.storeBatch(ctx, Batch[T]{})
@@ -100,7 +102,7 @@ func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], erro
 		maxHeld:  f.maxHeld,
 		total:    p.page.Total,
 		isSweep:  isSweep,
-		wasEmpty: f.wasEmpty,
+		wasEmpty: f.position.Empty,
 		seen:     paging.IDSet{},
 	}
 	for {

@@ -151,7 +151,7 @@ func TestOutageOfTheServiceIsNotBlamedOnTheStore(t *testing.T) {
 	})
 }
 
-// Nobody knows whether the position has changed.
+// The position was not compared.
 func TestEndOfRunWhileThePositionIsLoadedIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
@@ -235,4 +235,26 @@ func TestPositionIsShort(t *testing.T) {
 		assert.Less(t, len(db.position), 4000)
 		assert.False(t, strings.ContainsAny(db.position, "\n\x00"))
 	})
+}
+
+// The service has deleted all records, for example after their retention.
+func TestRecordsAfterAnEmptyListAreNewAlsoAfterARestart(t *testing.T) {
+	for name, at := range map[string]func(int64) msgpush.DateTime{
+		"with times":    created,
+		"without times": func(int64) msgpush.DateTime { return "" },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(9, 1), created: at}
+			r, db := startOn(t, s)
+			s.change(func([]int64) []int64 { return nil })
+			wait(time.Hour)
+			r.stop()
+			r = restart(t, s.pager(20), db, follow.Options{})
+			wait(time.Minute)
+			s.prepend(10, 11)
+			wait(time.Hour)
+			assert.Equal(t, []int64{10, 11}, db.stored())
+			assert.Empty(t, r.missing())
+		})
+	}
 }
