@@ -90,9 +90,9 @@ type Batch[T any] struct {
 	// after a sweep that changed only the Position: store that batch, too.
 	Records []T
 	// Omitted holds new records that cannot be decoded, or whose id is 0. A program may send an alert for their
-	// JSON. Their order relative to Records is not known. A record without an integer as its id gets a negative
-	// one, which is computed from the text of its id, or from its JSON. If the id is 0, the JSON has only the
-	// members of T.
+	// JSON. Their order relative to Records is not known. A record without an integer as its id, or with the id 0,
+	// gets a negative ID, which is computed from the text of its id, or from its JSON. If the id is 0, the JSON has
+	// only the members of T.
 	Omitted []msgpush.OmittedRecord
 	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
 	Position string
