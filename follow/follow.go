@@ -124,6 +124,7 @@ type Follower[T any] struct {
 	pages           int              // of the list, by the latest response; 0: not reported
 	longest         int              // the number of records of the longest page
 	growth          int64            // the most by which the list has grown since the latest sweep; see reading.grown
+	badPages        map[int]string   // the pages that were read in parts, with the errors of their records
 	hasSeveralPages bool             // the list has had several pages
 	noPage          *msgpush.Page[T] // stands for a page behind the end that was an error
 }
@@ -151,13 +152,14 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	o.SweepInterval = cmp.Or(o.SweepInterval, 10*time.Minute)
 	o.Window = cmp.Or(o.Window, 200)
 	return &Follower[T]{
-		pager:   pager,
-		options: o,
-		random:  rand.N[time.Duration],
-		maxHeld: maxHeld,
-		writer:  cryptorand.Text(),
-		noPage:  new(msgpush.Page[T]),
-		status:  Status{NextStep: time.Now()},
+		pager:    pager,
+		options:  o,
+		random:   rand.N[time.Duration],
+		maxHeld:  maxHeld,
+		writer:   cryptorand.Text(),
+		badPages: map[int]string{},
+		noPage:   new(msgpush.Page[T]),
+		status:   Status{NextStep: time.Now()},
 	}, nil
 }
 

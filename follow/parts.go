@@ -3,6 +3,7 @@ package follow
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"example.com/msgpush"
@@ -16,6 +17,8 @@ func (f *Follower[T]) inParts(ctx context.Context, number int, err error) (*msgp
 	if number > 1 && f.longest > 0 { // the service may send shorter pages than requested
 		whole.PageSize = f.longest
 	}
+	reported := f.badPages[number]
+	delete(f.badPages, number)
 	var s split[T]
 	if !f.readParts(ctx, &s, whole, err) {
 		return nil, err
@@ -25,8 +28,12 @@ func (f *Follower[T]) inParts(ctx context.Context, number int, err error) (*msgp
 	if length(page) == 0 {
 		return nil, err
 	}
-	for _, failure := range failures {
-		f.report(failure)
+	text := fmt.Sprint(failures)
+	f.badPages[number] = text
+	if text != reported { // once, although each poll may find them
+		for _, failure := range failures {
+			f.report(failure)
+		}
 	}
 	if page.Total > 0 {
 		f.pages = pagesFor(page.Total, whole.PageSize)

@@ -69,17 +69,32 @@ func TestBadRecordIsTheOnlyOneThatIsNotDelivered(t *testing.T) {
 }
 
 // A list with one alert a day must not wait until the bad record stands on another page.
-func TestRecordsAfterABadOneAreDeliveredWithinMinutes(t *testing.T) {
+func TestRecordsAfterABadOneAreDeliveredByTheNextPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		r, db := startOn(t, s)
 		s.setFail(s.failsWith(1001))
 		s.prepend(1001)
-		wait(time.Hour)
+		wait(24 * time.Hour)
+		assert.Less(t, len(r.errors()), 20, "it is reported once")
 		s.prepend(1002)
-		wait(5 * time.Minute)
+		wait(15 * time.Second)
 		assert.Equal(t, []int64{1002}, db.stored())
 		assert.NoError(t, r.Status().Check(10*time.Minute))
+	})
+}
+
+// The cost of an outage does not grow by a page that was read in parts before.
+func TestOutageAfterABadRecordCostsFewRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		startOn(t, s)
+		s.setFail(s.failsWith(1000))
+		wait(time.Hour)
+		s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 503}))
+		before := s.count()
+		wait(24 * time.Hour)
+		assert.Less(t, s.count()-before, 24*60+100)
 	})
 }
 

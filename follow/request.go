@@ -37,7 +37,8 @@ func (f *Follower[T]) inner(ctx context.Context, p *place[T], number int, n need
 }
 
 // attempt requests a page several times. After the last attempt, it reads the page in parts; with many attempts,
-// after the fifth one, the tenth one, the twentieth one and so on: an outage may last for hours.
+// after the fifth one, the tenth one, the twentieth one and so on: an outage may last for hours. A page that was read
+// in parts before is read so after the first attempt.
 func (f *Follower[T]) attempt(
 	ctx context.Context, p *place[T], number int, c cause, attempts int, n need,
 ) (page *msgpush.Page[T], err error) {
@@ -45,12 +46,15 @@ func (f *Follower[T]) attempt(
 	err = f.untilSuccess(ctx, c, attempts, wait, func(attempt int) (err error) {
 		page, err = f.pageOnce(ctx, number, n)
 		if err == nil {
+			delete(f.badPages, number)
 			return nil
 		}
 		p.failures++
+		_, isBad := f.badPages[number]
 		times := attempt / maxAttempts
 		isDue := attempt%maxAttempts == 0 && bits.OnesCount(uint(times)) == 1
-		if (attempt == attempts || isDue) && !isOfClient(err) {
+		isDue = isDue || isBad || attempt == attempts
+		if isDue && !isOfClient(err) {
 			page, err = f.inParts(ctx, number, err)
 		}
 		return err
@@ -136,8 +140,11 @@ func (f *Follower[T]) request(ctx context.Context, r msgpush.PageRequest) (*msgp
 	return page, nil
 }
 
-// forgetPages forgets how many pages the list has, and how long they are.
-func (f *Follower[T]) forgetPages() { f.pages, f.longest = 0, 0 }
+// forgetPages forgets how many pages the list has, how long they are, and which of them are bad.
+func (f *Follower[T]) forgetPages() {
+	f.pages, f.longest = 0, 0
+	clear(f.badPages)
+}
 
 // pagesOf returns the number of pages that a response reports, or that follows from its total, or 0.
 func (f *Follower[T]) pagesOf(page *msgpush.Page[T]) int {
