@@ -83,8 +83,11 @@ func (s *service) pager(size int) msgpush.Pager[int64] {
 	}
 }
 
-func (s *service) fetch(_ context.Context, r msgpush.PageRequest) (*page, error) {
+func (s *service) fetch(ctx context.Context, r msgpush.PageRequest) (*page, error) {
 	time.Sleep(requestTime)
+	if ctx.Err() != nil { // the test has ended, and may have read the fields
+		return nil, ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.Current)
