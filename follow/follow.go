@@ -59,8 +59,8 @@ type Options struct {
 	// by the next sweep. 0 means 10 min.
 	SweepInterval time.Duration
 	// Window is how many known records may stand above a new one when a sweep sees it. It should be more than
-	// the number of records that come within SweepInterval and the longest delay of a late record. 0 means 200.
-	// It is at most 1,000,000.
+	// the number of records that come within the sum of SweepInterval and the longest delay of a late record. 0
+	// means 200. It is at most 1,000,000.
 	Window int
 	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the error at
 	// level Warn with [slog.Default].
@@ -226,8 +226,10 @@ func (f *Follower[T]) Run(
 				return err
 			}
 			isLoaded := errs.OfContext(ctx) == nil
-			if isLoaded && f.stored == before { // load and store contradict each other
-				f.failed(ofStore, err)
+			if isLoaded && f.stored == before {
+				const format = "load returns the same position, although store returned an error: " +
+					"both must use the same row: %w"
+				f.failed(ofStore, errorf(format, err))
 			}
 		case err == nil:
 			f.succeeded(ofStore)

@@ -128,7 +128,7 @@ func TestBadRecordIsReportedWithItsPlace(t *testing.T) {
 }
 
 // Some services leave out records that the key may not see, from pages that count them.
-func TestHiddenRecordOnAPageThatIsReadSinglyIsNotTheEnd(t *testing.T) {
+func TestHiddenRecordOnAPageThatIsReadInPartsIsNotTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		s.edit = func(_ int, p *page) {
@@ -143,7 +143,7 @@ func TestHiddenRecordOnAPageThatIsReadSinglyIsNotTheEnd(t *testing.T) {
 	})
 }
 
-func TestRecordThatCannotBeDecodedOnAPageThatIsReadSinglyIsDeliveredInOrder(t *testing.T) {
+func TestRecordThatCannotBeDecodedOnAPageThatIsReadInPartsIsDeliveredInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		s.edit = func(_ int, p *page) {
@@ -292,7 +292,7 @@ func TestRetryAfterIsKeptBetweenTheParts(t *testing.T) {
 }
 
 // The error of a page behind the last record is the end, and not a bad record.
-func TestListThatEndsOnAPageThatIsReadSingly(t *testing.T) {
+func TestListThatEndsOnAPageThatIsReadInParts(t *testing.T) {
 	for name, errOfEnd := range map[string]error{
 		"with an error behind the end": &msgpush.APIError{HTTPStatus: 500},
 		"with empty pages":             nil,

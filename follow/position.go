@@ -41,7 +41,7 @@ type marks struct {
 	HasOrder   bool `json:"hasOrder,omitempty"`
 	// Whole means that the latest sweep read the whole list.
 	Whole bool `json:"whole,omitempty"`
-	// Empty means that the latest sweep found the list empty. The ids of its records are kept.
+	// Empty means that the latest poll found the list empty. The ids of its records are kept.
 	Empty bool `json:"empty,omitempty"`
 	// Total is the number of records by the latest sweep, plus the records delivered since.
 	Total int64 `json:"total,omitempty"`

@@ -51,9 +51,9 @@ func (f *Follower[T]) attempt(
 		}
 		p.failures++
 		_, isBad := f.badPages[number]
-		times := attempt / maxAttempts
-		isDue := attempt%maxAttempts == 0 && bits.OnesCount(uint(times)) == 1
-		isDue = isDue || isBad || attempt == attempts
+		isPowerOf2 := bits.OnesCount(uint(attempt/maxAttempts)) == 1
+		isFifthOrDoubled := attempt%maxAttempts == 0 && isPowerOf2
+		isDue := isBad || attempt == attempts || isFifthOrDoubled
 		if isDue && !isOfClient(err) {
 			page, err = f.inParts(ctx, number, err)
 		}

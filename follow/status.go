@@ -10,7 +10,7 @@ import (
 )
 
 // ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a
-// request or store does not return, or Run was not called or has returned. Restart the program.
+// request, load or store does not return, or Run was not called or has returned. Restart the program.
 var ErrHangs = errors.New("msgpush: following a list: no step has ended")
 
 // A Status is the state of a [Follower]. A zero time stands for never.
@@ -19,12 +19,12 @@ type Status struct {
 	LastPoll time.Time
 	// PollingSince is when the current poll began, or zero between two polls.
 	PollingSince time.Time
-	// NextStep is when the next request or call of store begins. While one runs, it is the time when that one
+	// NextStep is when the next request or call of load or store begins. While one runs, it is the time when that one
 	// began. Before Run, it is the time of New, and after Run, that of its return.
 	NextStep time.Time
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64
-	// Err is the latest error of what fails now: a request, after its retries, or store. If both fail, it is the
+	// Err is the latest error of what fails now: a request, after its retries, load or store. If several fail, it is the
 	// error of what has failed for longer. It wraps [ErrMissing] if the latest sweep lacked records, or found no
 	// known one.
 	Err error

@@ -86,11 +86,11 @@ func (t tally) forSecondPass() tally {
 
 // A pageInfo describes a response. A reported number that is not positive counts as unknown.
 type pageInfo struct {
-	number                          int64 // of the request
-	pageNum, pageSize, pages, total int64 // reported
-	records                         int64
-	newRecords                      int64 // delivered, or left out with an id, for the first time
-	withoutID                       int64 // left out, without an id
+	number                 int64 // of the request
+	pageSize, pages, total int64 // reported
+	records                int64
+	newRecords             int64 // delivered, or left out with an id, for the first time
+	withoutID              int64 // left out, without an id
 }
 
 // hasOnlyUnknown reports whether the page has records, all of them left out without an id: they may be new or
@@ -208,8 +208,7 @@ func (cur *cursor) isCredible(p pageInfo) bool {
 	}
 	// By the total, the list ends before the end of this page. It may have become shorter, so that the service
 	// responded with records of an earlier page.
-	hasOldRecords := p.newRecords+p.withoutID < p.records
-	return hasOldRecords
+	return p.newRecords+p.withoutID < p.records
 }
 
 func (cur *cursor) offset(p pageInfo) int64 { return (p.number - 1) * cur.size }

@@ -14,7 +14,7 @@ func of(number, total int64) pageInfo { return pageInfo{number: number, total: t
 
 // ofSize makes the pages of the service have another size.
 func (p pageInfo) ofSize(size int64) pageInfo {
-	p.pageNum, p.pageSize, p.pages = p.number, size, pagesFor(p.total, size)
+	p.pageSize, p.pages = size, pagesFor(p.total, size)
 	p.records = max(0, min(size, p.total-(p.number-1)*size))
 	p.newRecords = p.records
 	return p
@@ -200,7 +200,7 @@ func requestsOf(respond func(request int, p *pageInfo)) (requests, newPages int,
 	cur := &cursor{requested: 1, hasIDs: true}
 	for next := int64(1); next != noPage; {
 		requests++
-		p := pageInfo{number: next, pageNum: next, pageSize: 1, records: 1}
+		p := pageInfo{number: next, pageSize: 1, records: 1}
 		respond(requests, &p)
 		if p.newRecords > 0 {
 			newPages++

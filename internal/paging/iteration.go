@@ -194,7 +194,6 @@ func (it *Iteration[T, O]) advance(page *Response[T, O]) *Response[T, O] {
 	withoutID := it.countWithoutID(omitted)
 	it.nextPage = it.cursor.advance(pageInfo{
 		number:     it.nextPage,
-		pageNum:    int64(page.PageNum),
 		pageSize:   int64(page.PageSize),
 		pages:      int64(page.Pages),
 		total:      page.Total,
