@@ -42,7 +42,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -102,31 +101,21 @@ type Batch[T any] struct {
 
 // A Follower delivers the new records of a list. It is made by [New], and runs once.
 type Follower[T any] struct {
-	pager   msgpush.Pager[T]
+	list    *list[T]
+	steps   *steps
 	options Options
-	random  func(time.Duration) time.Duration // a duration below another one
-	maxHeld int                               // of a reading
-
-	hasRun atomic.Bool // Run was called
-	mu     sync.Mutex
-	status Status // guarded by mu
+	maxHeld int         // records, of a reading
+	writer  string      // a random text in each position, so that two followers never store the same one
+	hasRun  atomic.Bool // Run was called
 
 	// Only the goroutine of Run uses the fields below.
 	load            func(context.Context) (string, error)
 	store           func(context.Context, Batch[T]) error
-	report          func(error)
-	writer          string // a random text in each position, so that two followers never store the same one
 	position        position
 	stored          string    // the position that was stored last
 	sweepAt         time.Time // the poll at this time or later is a sweep; zero: the first poll
-	failures        failures
-	mustWait        time.Duration    // before the next reading, by Retry-After
-	pages           int              // of the list, by the latest response; 0: not reported
-	longest         int              // the number of records of the longest page
-	growth          int64            // the most by which the list has grown since the latest sweep; see reading.grown
-	badPages        map[int]string   // the pages that were read in parts, with the errors of their records
-	hasSeveralPages bool             // the list has had several pages
-	noPage          *msgpush.Page[T] // stands for a page behind the end that was an error
+	growth          int64     // the most by which the list has grown from the latest sweep on; see reading.grown
+	hasSeveralPages bool      // the list has had several pages
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
@@ -147,19 +136,20 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	pager.PageSize = cmp.Or(pager.PageSize, msgpush.DefaultPageSize)
 	o.PollInterval = cmp.Or(o.PollInterval, 10*time.Second)
 	o.SweepInterval = cmp.Or(o.SweepInterval, 10*time.Minute)
 	o.Window = cmp.Or(o.Window, 200)
-	return &Follower[T]{
-		pager:    pager,
-		options:  o,
+	s := &steps{
 		random:   rand.N[time.Duration],
-		maxHeld:  maxHeld,
-		writer:   cryptorand.Text(),
-		badPages: map[int]string{},
-		noPage:   new(msgpush.Page[T]),
+		pageWait: min(o.PollInterval, firstWait),
 		status:   Status{NextStep: time.Now()},
+	}
+	return &Follower[T]{
+		list:    newList(pager, cmp.Or(pager.PageSize, msgpush.DefaultPageSize), s),
+		steps:   s,
+		options: o,
+		maxHeld: maxHeld,
+		writer:  cryptorand.Text(),
 	}, nil
 }
 
@@ -207,13 +197,13 @@ func (f *Follower[T]) Run(
 	case f.hasRun.Swap(true):
 		return errorf("Run was called before")
 	}
-	f.load, f.store, f.report = load, store, f.options.OnError
-	if f.report == nil {
-		f.report = func(err error) {
-			slog.WarnContext(ctx, "msgpush: following a list", "list", f.pager.Name, "error", err)
+	f.load, f.store, f.steps.report = load, store, f.options.OnError
+	if f.options.OnError == nil {
+		f.steps.report = func(err error) {
+			slog.WarnContext(ctx, "msgpush: following a list", "list", f.list.pager.Name, "error", err)
 		}
 	}
-	defer f.beginStep() // Check fails when the limit has passed since Run returned
+	defer f.steps.begin() // Check fails when the limit has passed since Run returned
 	if err := f.loadPosition(ctx); err != nil {
 		return err
 	}
@@ -229,13 +219,13 @@ func (f *Follower[T]) Run(
 			if isLoaded && f.stored == before {
 				const format = "load returns the same position, although store returned an error: " +
 					"both must use the same row: %w"
-				f.failed(ofStore, errorf(format, err))
+				f.steps.failed(ofStore, errorf(format, err))
 			}
 		case err == nil:
-			f.succeeded(ofStore)
-			f.update(func(s *Status) { s.LastPoll = time.Now() })
+			f.steps.succeeded(ofStore)
+			f.steps.update(func(s *Status) { s.LastPoll = time.Now() })
 		}
-		f.pause(ctx, f.jitter(f.options.PollInterval))
+		f.steps.pause(ctx, f.options.PollInterval)
 	}
 	return nil
 }
@@ -243,8 +233,8 @@ func (f *Follower[T]) Run(
 // loadPosition goes on from the stored position. It returns an error if it cannot read that.
 func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	var text string
-	err := f.untilSuccess(ctx, ofLoad, math.MaxInt, time.Second, func(int) (err error) {
-		f.beginStep()
+	err := f.steps.untilSuccess(ctx, ofLoad, math.MaxInt, time.Second, func(int) (err error) {
+		f.steps.begin()
 		text, err = f.load(ctx)
 		if err != nil {
 			return errorf("%w: %w", ErrStore, err)
@@ -254,18 +244,17 @@ func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerr // ctx has ended
 	}
-	f.succeeded(ofLoad)
+	f.steps.succeeded(ofLoad)
 	position, err := parsePosition(text)
 	if err != nil {
 		return errorf("the stored position is not that of a batch: %w", err)
 	}
-	if position.started && position.List != f.pager.Name {
+	if position.started && position.List != f.list.pager.Name {
 		const format = "the stored position belongs to the list %q, and not to %q: delete it to begin anew " +
 			"or, if both are the same list, set the Name of the pager to the former one"
-		return errorf(format, position.List, f.pager.Name)
+		return errorf(format, position.List, f.list.pager.Name)
 	}
-	position.List, position.Writer = f.pager.Name, f.writer
-	// The growth is at least 0 at first: a total may be cached, or come from a server that is behind.
+	position.List, position.Writer = f.list.pager.Name, f.writer
 	f.position, f.stored, f.growth = position, text, 0
 	return nil
 }
@@ -290,7 +279,7 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 		if err := f.storeBatch(ctx, batch); err != nil {
 			return err
 		}
-		f.update(func(s *Status) { s.Omitted += int64(len(batch.Omitted)) })
+		f.steps.update(func(s *Status) { s.Omitted += int64(len(batch.Omitted)) })
 	}
 	return nil
 }
@@ -303,8 +292,8 @@ func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 // the stored position has changed.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
-	err := f.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) error {
-		f.beginStep()
+	err := f.steps.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) error {
+		f.steps.begin()
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
 		err := f.store(ctx, forStore)
@@ -315,7 +304,7 @@ func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	})
 	if err == nil {
 		f.stored = batch.Position
-		f.succeeded(ofStore)
+		f.steps.succeeded(ofStore)
 	}
 	return err
 }

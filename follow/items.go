@@ -5,27 +5,45 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"slices"
+	"time"
 
 	"example.com/msgpush"
 )
 
-// items returns the records of a page in their order, from the newest end on.
-func (f *Follower[T]) items(page *msgpush.Page[T]) []item[T] {
+// A stamp is the part of a record that a position keeps.
+type stamp struct {
+	id      int64
+	created msgpush.DateTime // "" if there is no valid one
+}
+
+// An item is a record of a page, or one that was left out.
+type item[T any] struct {
+	stamp
+	record  T
+	omitted *msgpush.OmittedRecord // nil: record is set
+	isKnown bool                   // set by the reading
+}
+
+func stamps[T any](items []item[T]) (stamps []stamp) {
+	for _, it := range items {
+		stamps = append(stamps, it.stamp)
+	}
+	return stamps
+}
+
+// items returns the records of a page in their order.
+func (l *list[T]) items(page *msgpush.Page[T]) []item[T] {
 	items := make([]item[T], length(page))
 	list, omitted := page.List, page.Omitted
 	for i := range items {
 		isOmitted := len(list) == 0 || len(omitted) > 0 && omitted[0].Index <= i
 		if isOmitted {
-			items[i] = f.omittedItem(omitted[0])
+			items[i] = omittedItem[T](omitted[0])
 			omitted = omitted[1:]
 		} else {
-			items[i] = f.item(list[0], i)
+			items[i] = l.item(list[0], i)
 			list = list[1:]
 		}
-	}
-	if f.position.NewestLast {
-		slices.Reverse(items)
 	}
 	return items
 }
@@ -33,20 +51,35 @@ func (f *Follower[T]) items(page *msgpush.Page[T]) []item[T] {
 var errNoID = errors.New("the record has no id, or the id 0")
 
 // item returns a record of a page. A record without an id is left out: a program needs the id to store it.
-func (f *Follower[T]) item(record T, index int) item[T] {
-	id := f.pager.ID(record)
+func (l *list[T]) item(record T, index int) item[T] {
+	id := l.pager.ID(record)
 	if id != 0 {
-		return item[T]{stamp: stamp{id, f.created(record)}, record: record}
+		return item[T]{stamp: stamp{id, l.created(record)}, record: record}
 	}
 	text, _ := json.Marshal(record) // nil for a type that has no JSON: these records count as one
-	return f.omittedItem(msgpush.OmittedRecord{Index: index, JSON: text, Err: errNoID})
+	return omittedItem[T](msgpush.OmittedRecord{Index: index, JSON: text, Err: errNoID})
 }
 
-func (f *Follower[T]) omittedItem(record msgpush.OmittedRecord) item[T] {
+func omittedItem[T any](record msgpush.OmittedRecord) item[T] {
 	if record.ID == 0 {
 		record.ID = idOf(record.JSON)
 	}
 	return item[T]{stamp: stamp{id: record.ID}, omitted: &record}
+}
+
+// created returns the creation time of a record, or "" if it is not valid. Some services send the zero time,
+// or that of 1970, for a missing one. A time of the day after tomorrow is wrong in each time zone.
+func (l *list[T]) created(record T) msgpush.DateTime {
+	if l.pager.Created == nil {
+		return ""
+	}
+	created := l.pager.Created(record)
+	at, err := created.Time(time.UTC)
+	isValid := err == nil && created >= "1971" && time.Until(at) < 48*time.Hour
+	if !isValid {
+		return ""
+	}
+	return created
 }
 
 // idOf returns a negative id for a record without an integer one: from its id, if that is a text, or from the

@@ -19,9 +19,6 @@ const (
 
 	// firstWait is the wait before the second attempt, unless PollInterval is shorter.
 	firstWait = 10 * time.Second
-	// maxAttempts is how often a poll requests a page that it needs. The newest page is requested until that
-	// succeeds.
-	maxAttempts = 5
 	// maxBad is how many records in a row must fail for the service to be at fault.
 	maxBad = 3
 	// refusedAfter is how long pages must have failed before the list is taken to end there. An outage is seldom

@@ -3,46 +3,53 @@ package follow
 import (
 	"context"
 	"slices"
-	"time"
 
 	"example.com/msgpush"
 )
 
-// checkOrder finds out at which end of the list the newest record stands, by the creation times of page 1 and
-// of the last page. Until a sweep has found that out, the newest record is expected at the start of a list with
-// several pages.
-func (f *Follower[T]) checkOrder(ctx context.Context, page *msgpush.Page[T], number int, isSweep bool) {
-	if f.position.HasOrder || number != 1 || f.pages == 0 {
-		return
+var errWrongEnd = errorf("%w: the newest record was searched at the wrong end so far", ErrMissing)
+
+// checkOrder finds out at which end of the list the newest record stands. Until a sweep has found that out, the newest
+// record is expected at the start of a list with several pages. checkOrder returns errWrongEnd if that was wrong.
+func (f *Follower[T]) checkOrder(ctx context.Context, p *place[T], isSweep bool) error {
+	if f.position.HasOrder || p.number != 1 || p.list.pages == 0 {
+		return nil
 	}
-	first := f.times(page)
-	if f.pages == 1 { // which has the newest record in any case
-		f.position.NewestLast = areNewestLast(first)
-		return
+	if p.list.pages == 1 { // which has the newest record in any case
+		f.position.NewestLast = areNewestLast(p.list.times(p.page))
+		return nil
 	}
 	f.position.NewestLast = false
 	isDue := isSweep || !f.hasSeveralPages // a burst may have made several pages of one
 	f.hasSeveralPages = true
-	if !isDue || len(first) == 0 {
-		return
+	if isDue {
+		f.position.NewestLast, f.position.HasOrder = p.list.findOrder(ctx, p.page)
 	}
-	pages := f.pages
-	last := f.lastTimes(ctx, pages)
-	isNewestLast, isNewestFirst := areLater(last, first), areLater(first, last)
+	if f.position.NewestLast && f.position.started && !f.position.Whole {
+		return errWrongEnd
+	}
+	return nil
+}
+
+// findOrder compares the creation times of page 1 with those of the last page.
+func (l *list[T]) findOrder(ctx context.Context, page1 *msgpush.Page[T]) (newestLast, isFound bool) {
+	first := l.times(page1)
+	if len(first) == 0 {
+		return false, false
+	}
+	pages := l.pages
+	last := l.lastTimes(ctx)
+	hasGrown := l.pages != pages // then newer records may have moved to that page
+	if ctx.Err() != nil || hasGrown {
+		return false, false
+	}
 	if len(last) < minTimes { // then page 1 decides
 		times := append(first, last...)
-		isNewestLast, isNewestFirst = areNewestLast(times), areNewestFirst(times)
+		newestLast = areNewestLast(times)
+		return newestLast, newestLast || areNewestFirst(times)
 	}
-	hasGrown := f.pages != pages // then newer records may have moved to that page
-	if ctx.Err() != nil || hasGrown {
-		return
-	}
-	f.position.HasOrder = isNewestLast || isNewestFirst
-	f.position.NewestLast = isNewestLast
-	if isNewestLast && f.position.started && !f.position.Whole {
-		f.report(errorf("%w: the newest record was searched at the wrong end so far", ErrMissing))
-		f.position.started, f.position.known = false, map[int64]int{} // the next poll is a first start
-	}
+	newestLast = areLater(last, first)
+	return newestLast, newestLast || areLater(first, last)
 }
 
 // minTimes is the number of times that stand for the end of a list: a single one may be wrong.
@@ -50,21 +57,22 @@ const minTimes = 3
 
 // lastTimes returns the times of the last page and, if it is short, of the page before, unless that is page 1. It
 // returns none if a page fails.
-func (f *Follower[T]) lastTimes(ctx context.Context, pages int) (times []msgpush.DateTime) {
-	page, err := f.pageOnce(ctx, pages, optional)
+func (l *list[T]) lastTimes(ctx context.Context) (times []msgpush.DateTime) {
+	pages := l.pages
+	page, err := l.page(ctx, pages)
 	if err != nil {
 		return nil
 	}
-	times = f.times(page)
+	times = l.times(page)
 	isShort := len(times) < minTimes && pages > 2
 	if !isShort {
 		return times
 	}
-	page, err = f.pageOnce(ctx, pages-1, optional)
+	page, err = l.page(ctx, pages-1)
 	if err != nil {
 		return nil
 	}
-	return append(f.times(page), times...)
+	return append(l.times(page), times...)
 }
 
 // areLater reports whether seven eighths of some times are later than seven eighths of others: single times may be
@@ -89,26 +97,11 @@ func areNewestLast(times []msgpush.DateTime) bool {
 }
 
 // times returns the valid creation times of a page.
-func (f *Follower[T]) times(page *msgpush.Page[T]) (times []msgpush.DateTime) {
+func (l *list[T]) times(page *msgpush.Page[T]) (times []msgpush.DateTime) {
 	for _, record := range page.List {
-		if created := f.created(record); created != "" {
+		if created := l.created(record); created != "" {
 			times = append(times, created)
 		}
 	}
 	return times
-}
-
-// created returns the creation time of a record, or "" if it is not valid. Some services send the zero time,
-// or that of 1970, for a missing one. A time of the day after tomorrow is wrong in each time zone.
-func (f *Follower[T]) created(record T) msgpush.DateTime {
-	if f.pager.Created == nil {
-		return ""
-	}
-	created := f.pager.Created(record)
-	at, err := created.Time(time.UTC)
-	isValid := err == nil && created >= "1971" && time.Until(at) < 48*time.Hour
-	if !isValid {
-		return ""
-	}
-	return created
 }

@@ -12,31 +12,31 @@ import (
 // inParts reads a page in smaller pages, down to single records, after it has failed with err: one record may make
 // its page fail each time, for example if it is too long. Such a record is left out, and its error is reported. If
 // several in a row fail, or no record can be read, the service is at fault, and inParts returns err.
-func (f *Follower[T]) inParts(ctx context.Context, number int, err error) (*msgpush.Page[T], error) {
-	whole := msgpush.PageRequest{Current: number, PageSize: f.pager.PageSize}
-	if number > 1 && f.longest > 0 { // the service may send shorter pages than requested
-		whole.PageSize = f.longest
+func (l *list[T]) inParts(ctx context.Context, number int, err error) (*msgpush.Page[T], error) {
+	whole := msgpush.PageRequest{Current: number, PageSize: l.pager.PageSize}
+	if number > 1 && l.longest > 0 { // the service may send shorter pages than requested
+		whole.PageSize = l.longest
 	}
-	reported := f.badPages[number]
-	delete(f.badPages, number)
+	reported := l.badPages[number]
+	delete(l.badPages, number)
 	var s split[T]
-	if !f.readParts(ctx, &s, whole, err) {
+	if !l.readParts(ctx, &s, whole, err) {
 		return nil, err
 	}
-	failures := f.retryRecords(ctx, s.parts)
+	failures := l.retryRecords(ctx, s.parts)
 	page := s.join()
 	if length(page) == 0 {
 		return nil, err
 	}
 	text := fmt.Sprint(failures)
-	f.badPages[number] = text
+	l.badPages[number] = text
 	if text != reported { // once, although each poll may find them
 		for _, failure := range failures {
-			f.report(failure)
+			l.steps.report(failure)
 		}
 	}
 	if page.Total > 0 {
-		f.pages = pagesFor(page.Total, whole.PageSize)
+		l.pages = pagesFor(page.Total, whole.PageSize)
 	}
 	return page, nil
 }
@@ -57,18 +57,18 @@ type part[T any] struct {
 
 // readParts requests a page in parts, and each part that fails in smaller ones. It returns false if the service is
 // at fault.
-func (f *Follower[T]) readParts(ctx context.Context, s *split[T], whole msgpush.PageRequest, err error) bool {
+func (l *list[T]) readParts(ctx context.Context, s *split[T], whole msgpush.PageRequest, err error) bool {
 	before := len(s.parts)
 	count := smallestDivisor(whole.PageSize)
 	for i := range count {
-		if !f.waitAfter(ctx, err) {
+		if !l.waitAfter(ctx, err) {
 			return false
 		}
 		p := part[T]{PageRequest: msgpush.PageRequest{
 			Current:  (whole.Current-1)*count + i + 1,
 			PageSize: whole.PageSize / count,
 		}}
-		p.page, err = f.request(ctx, p.PageRequest)
+		p.page, err = l.request(ctx, p.PageRequest)
 		isReadable := true
 		switch {
 		case s.isBehindEnd(p):
@@ -76,7 +76,7 @@ func (f *Follower[T]) readParts(ctx context.Context, s *split[T], whole msgpush.
 		case p.page != nil:
 			isReadable = s.add(p)
 		case p.PageSize > 1:
-			isReadable = f.readParts(ctx, s, p.PageRequest, err)
+			isReadable = l.readParts(ctx, s, p.PageRequest, err)
 		default:
 			s.parts = append(s.parts, p)
 			s.inRow++
@@ -112,12 +112,12 @@ func (s *split[T]) add(p part[T]) (isReadable bool) {
 
 // retryRecords requests each record that failed once more: an outage may have ended meanwhile. It returns an error
 // for each record that fails again.
-func (f *Follower[T]) retryRecords(ctx context.Context, parts []part[T]) (failures []error) {
+func (l *list[T]) retryRecords(ctx context.Context, parts []part[T]) (failures []error) {
 	for i, p := range parts {
 		if p.page != nil {
 			continue
 		}
-		page, err := f.request(ctx, p.PageRequest)
+		page, err := l.request(ctx, p.PageRequest)
 		if err != nil {
 			failures = append(failures, errorf("record %d of the list cannot be read: %w", p.Current, err))
 		}
@@ -154,10 +154,10 @@ func smallestDivisor(n int) int {
 }
 
 // waitAfter waits for the Retry-After of an error. It reports whether that is at most a minute.
-func (f *Follower[T]) waitAfter(ctx context.Context, err error) bool {
+func (l *list[T]) waitAfter(ctx context.Context, err error) bool {
 	wait := retryAfter(err)
 	if 0 < wait && wait <= time.Minute {
-		f.sleep(ctx, f.spread(wait))
+		l.steps.sleep(ctx, l.steps.spread(wait))
 	}
 	return wait <= time.Minute
 }

@@ -2,82 +2,104 @@ package follow
 
 import (
 	"context"
+	"math"
+	"math/bits"
+	"slices"
 
 	"example.com/msgpush"
 )
 
-// A place is the page that a reading has reached.
+// A place is the page that a reading has reached, on its way from the newest record inward.
 type place[T any] struct {
-	number   int
-	page     *msgpush.Page[T] // empty if the list ends before it
-	highest  int              // the highest page number so far
-	backs    int              // how often the reading went back from there
-	lowest   int64            // the lowest total so far; 0: none was reported
-	repeats  int              // how many pages in a row had no record that was not read before
-	failures int              // failed attempts since the last page that had one
+	list       *list[T]
+	newestLast bool
+	number     int
+	page       *msgpush.Page[T]
+	isMissing  bool  // the request of the page failed, perhaps since the list ends before it: page is empty
+	highest    int   // the highest page number so far
+	backs      int   // how often the reading went back from there
+	lowest     int64 // the lowest total so far; 0: none was reported
+	repeats    int   // how many pages in a row, up to this one, may show the end: none had an unread record
+	failures   int   // failed attempts since the last page that had one
 }
 
-// newestPage returns the place of the newest record. It returns an error if ctx has ended, or if its page
-// fails. Page 1 is requested until that succeeds or ctx ends.
-func (f *Follower[T]) newestPage(ctx context.Context, isSweep bool) (*place[T], error) {
-	p := new(place[T])
-	for range maxSearches {
-		p.number = f.newestNumber()
-		page, err := f.requestNewest(ctx, p, p.number)
-		if err != nil {
-			f.forgetPages() // the list may not have this page any more
-			return nil, err
-		}
-		p.page, p.highest, p.lowest = page, p.number, page.Total
-		f.checkOrder(ctx, page, p.number, isSweep)
-		if f.newestNumber() == p.number {
-			break
-		}
+// begin goes to the page that probably has the newest record. It returns an error if ctx has ended, or if the page
+// fails. Page 1 is requested until that succeeds.
+func (p *place[T]) begin(ctx context.Context, number int) error {
+	attempts := required
+	if number == 1 {
+		attempts = math.MaxInt
 	}
-	f.succeeded(ofPoll)
-	return p, nil
-}
-
-// newestNumber returns the number of the page that probably has the newest record.
-func (f *Follower[T]) newestNumber() int {
-	if f.position.HasOrder && f.position.NewestLast {
-		return max(1, f.pages)
-	}
-	return 1
-}
-
-// next goes to the next page inward. While the total falls, records may have moved to pages that were read
-// before. If goesBack is set, next goes to the first of them then.
-func (f *Follower[T]) next(ctx context.Context, p *place[T], n need, goesBack bool) error {
-	number := f.inward(p.number)
-	if number > p.highest {
-		p.highest, p.backs = number, 0
-	}
-	page, err := f.inner(ctx, p, number, n)
-	for err == nil && goesBack && f.hasShrunk(p, page) && p.backs < maxBacks {
-		p.backs++
-		page, err = f.inner(ctx, p, number, n) // another server may have been behind
-		if err != nil || !f.hasShrunk(p, page) {
-			break
-		}
-		moved := 1 + (p.page.Total-page.Total-1)/int64(max(1, f.longest)) // pages
-		number = int(max(1, int64(number)-moved))
-		p.page = page // the latest total
-		page, err = f.inner(ctx, p, number, n)
-	}
-	isBehindEnd := f.pages > 0 && number > f.pages
-	switch {
-	case err != nil && isBehindEnd: // some services fail for such a page
-		page = f.noPage
-	case err != nil:
+	page, err := p.request(ctx, number, ofPoll, need{attempts: attempts})
+	if err != nil {
+		p.list.forget() // the list may not have this page any more
 		return err
 	}
-	p.enter(number, page)
+	p.number, p.page, p.highest, p.lowest = number, page, number, page.Total
 	return nil
 }
 
-// enter makes a page the one that the reading has reached.
+// items returns the records of the page, the newest one first.
+func (p *place[T]) items() []item[T] {
+	items := p.list.items(p.page)
+	if p.newestLast {
+		slices.Reverse(items)
+	}
+	return items
+}
+
+// next goes to the next page inward. While the total falls, records may have moved to pages that were read
+// before: next goes back to the first of them then, if that is needed.
+func (p *place[T]) next(ctx context.Context, n need) error {
+	number := p.inward()
+	if number > p.highest {
+		p.highest, p.backs = number, 0
+	}
+	page, err := p.inner(ctx, number, n)
+	for n.goesBack && err == nil && p.hasShrunk(page) && p.backs < maxBacks {
+		p.backs++
+		page, err = p.inner(ctx, number, n) // another server may have been behind
+		if err != nil || !p.hasShrunk(page) {
+			break
+		}
+		moved := 1 + (p.page.Total-page.Total-1)/int64(max(1, p.list.longest)) // pages
+		number = int(max(1, int64(number)-moved))
+		p.page = page // the latest total
+		page, err = p.inner(ctx, number, n)
+	}
+	if err != nil && p.list.endsBefore(number) { // some services fail for such a page
+		page, err = nil, nil
+	}
+	if err == nil {
+		p.enter(number, page)
+	}
+	return err
+}
+
+// inward returns the number of the page that follows. If the newest record is on the last page, that page may
+// have become an earlier one.
+func (p *place[T]) inward() int {
+	switch {
+	case !p.newestLast:
+		return p.number + 1
+	case p.list.pages > 0:
+		return min(p.number-1, p.list.pages)
+	}
+	return p.number - 1
+}
+
+// hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
+// move them to pages that follow.
+func (p *place[T]) hasShrunk(page *msgpush.Page[T]) bool {
+	return !p.newestLast && page != nil && 0 < page.Total && page.Total < p.page.Total
+}
+
+// enter makes a page the one that the reading has reached. The page is nil if the list ends before it.
 func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
+	p.isMissing = page == nil
+	if p.isMissing {
+		page = new(msgpush.Page[T])
+	}
 	p.number, p.page = number, page
 	isLower := 0 < page.Total && page.Total < p.lowest
 	if isLower || p.lowest == 0 {
@@ -85,50 +107,85 @@ func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 	}
 }
 
-// inward returns the number of the page that follows. If the newest record is on the last page, that page may
-// have become an earlier one.
-func (f *Follower[T]) inward(number int) int {
-	switch {
-	case !f.position.NewestLast:
-		return number + 1
-	case f.pages > 0:
-		return min(number-1, f.pages)
-	}
-	return number - 1
-}
-
-// hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
-// move them to pages that follow.
-func (f *Follower[T]) hasShrunk(p *place[T], page *msgpush.Page[T]) bool {
-	return !f.position.NewestLast && 0 < page.Total && page.Total < p.page.Total
-}
-
-// isEnd reports whether the list ends with the page that the reading has reached. Some services send their
-// last page again for each page behind it. Others promise more records than they show. In a list that grows, a
-// page may have the records of the page before.
-func (f *Follower[T]) isEnd(p *place[T], hasUnseen bool) bool {
-	isEmpty := length(p.page) == 0
+// count takes whether the page had a record that was not read before. Some services send their last page again for each
+// page behind it. Others promise more records than they show. In a list that grows, a page may have the records of
+// the page before.
+func (p *place[T]) count(hasUnseen bool) {
 	isReadAgain := p.number < p.highest
-	isFollowed := p.number < f.pages
-	switch {
-	case f.position.NewestLast:
-		return p.number <= 1
-	case hasUnseen, isReadAgain, isFollowed && !isEmpty:
+	isPromised := p.isFollowed() && length(p.page) > 0
+	p.repeats++
+	if hasUnseen || isReadAgain || isPromised {
 		p.repeats = 0
+	}
+	if hasUnseen {
+		p.failures = 0
+	}
+}
+
+// isFollowed reports whether the list has another page, by the latest response.
+func (p *place[T]) isFollowed() bool { return p.number < p.list.pages }
+
+// isAtEnd reports whether the list ends with the page.
+func (p *place[T]) isAtEnd() bool {
+	switch {
+	case p.newestLast:
+		return p.number <= 1
+	case p.repeats == 0:
 		return false
-	case isEmpty && !isFollowed:
+	case length(p.page) == 0 && !p.isFollowed():
 		return true
 	}
-	p.repeats++
-	isBehindEnd := f.pages > 0 && p.number > f.pages
-	return isBehindEnd || p.repeats >= maxRepeats
+	return p.list.endsBefore(p.number) || p.repeats >= maxRepeats
 }
 
 // mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If 60 are
 // inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
 // below the records of the first two pages.
-func (f *Follower[T]) mayHaveInserted(p *place[T]) bool {
+func (p *place[T]) mayHaveInserted() bool {
 	inserted := p.page.Total - p.lowest
-	above := int64(p.number-1) * int64(f.longest)
-	return !f.position.NewestLast && inserted > above
+	above := int64(p.number-1) * int64(p.list.longest)
+	return !p.newestLast && inserted > above
+}
+
+// inner requests another page than the newest one. While it waits, a bad record may move to the next page: so the
+// attempts count from the last page with a record that was not read before.
+func (p *place[T]) inner(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
+	n.attempts = max(1, n.attempts-p.failures)
+	wasFailing := p.list.steps.areFailing(ofSweep)
+	page, err := p.request(ctx, number, ofSweep, n)
+	if err == nil && !wasFailing { // it failed for a moment at most
+		p.list.steps.succeeded(ofSweep)
+	}
+	return page, err
+}
+
+// request requests a page several times. It returns nil if the page seems to be behind the end of the list. After the
+// last attempt, it reads the page in parts; with many attempts, after the fifth one, the tenth one, the twentieth one
+// and so on: an outage may last for hours. A page that was read in parts before is read so after the first attempt.
+func (p *place[T]) request(ctx context.Context, number int, c cause, n need) (page *msgpush.Page[T], err error) {
+	l, s := p.list, p.list.steps
+	err = s.untilSuccess(ctx, c, n.attempts, s.pageWait, func(attempt int) (err error) {
+		page, err = l.page(ctx, number)
+		isOver := err == nil || l.isBehindEnd(number, n.mayEnd, err)
+		if isOver {
+			return nil
+		}
+		p.failures++
+		_, isBad := l.badPages[number]
+		isDue := isBad || attempt == n.attempts || isFifthOrDoubled(attempt)
+		if isDue && !isOfClient(err) {
+			page, err = l.inParts(ctx, number, err)
+		}
+		return err
+	})
+	if err != nil {
+		s.mustWait = max(s.mustWait, s.spread(retryAfter(err)))
+	}
+	return page, err
+}
+
+// isFifthOrDoubled reports whether an attempt is the fifth one, or has twice the number of another such one.
+func isFifthOrDoubled(attempt int) bool {
+	isPowerOf2 := bits.OnesCount(uint(attempt/5)) == 1
+	return attempt%5 == 0 && isPowerOf2
 }

@@ -2,7 +2,7 @@ package follow
 
 import (
 	"context"
-	"math"
+	"errors"
 	"time"
 
 	"example.com/msgpush/internal/errs"
@@ -17,7 +17,12 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	}
 	begun := time.Now()
 	isSweep := !begun.Before(f.sweepAt)
-	r, err := f.read(ctx, isSweep)
+	r, err := f.read(ctx, f.list, isSweep)
+	if errors.Is(err, errWrongEnd) {
+		f.steps.report(err)
+		f.position.started, f.position.known = false, map[int64]int{}
+		return f.firstStart(ctx)
+	}
 	if err != nil {
 		f.sweepSoon()
 		return err
@@ -28,7 +33,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	newItems := r.newItems()
 	f.growth = max(f.growth, r.grown(len(newItems)))
 	switch {
-	case r.isCut && r.knownCount > 0:
+	case r.ending == cut && r.knownCount > 0:
 		f.sweepSoon()
 		f.position.keep(r.notNew(newItems), f.maxKnown())
 	case r.endsSweep():
@@ -55,17 +60,17 @@ func (f *Follower[T]) sweepSoon() {
 // endSweep reports missing records, and makes those known that are not new.
 func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T], hasEmptied bool) error {
 	if err := r.missing(len(newItems)); err != nil { // compared with the position before makeKnown
-		f.failed(ofList, err)
-		f.forgetPages()
+		f.steps.failed(ofList, err)
+		f.list.forget()
 	} else {
-		f.succeeded(ofList)
+		f.steps.succeeded(ofList)
 	}
 	leavesNewer := r.hasDropped() && len(newItems) > 0 // the next poll finds them
 	if leavesNewer {
 		return nil
 	}
-	if !r.isCut {
-		f.succeeded(ofSweep)
+	if r.ending != cut {
+		f.steps.succeeded(ofSweep)
 	}
 	hasChanged := f.makeKnown(r, newItems) || hasEmptied
 	if !hasChanged || len(newItems) > 0 { // deliver stores the position with the records
@@ -81,56 +86,96 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	}
 	stamps := r.notNew(newItems)
 	f.position.Total += f.growth
-	f.growth = math.MinInt64
-	hasAll := r.isAtEnd && int64(len(r.items)) >= r.total
+	f.growth = r.grown(len(newItems)) // at most 0 by the new Total
+	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
 	hasNewlyKnown = f.position.keep(stamps, f.maxKnown())
 	f.position.Whole = hasAll && len(stamps)+len(newItems) == len(r.items)
 	return hasNewlyKnown
 }
 
-// read reads pages until the rules end the poll, or a page fails. It returns an error if ctx has ended, or if
-// a page fails above all known records.
-func (f *Follower[T]) read(ctx context.Context, isSweep bool) (*reading[T], error) {
-	f.update(func(s *Status) { s.PollingSince = time.Now() })
-	p, err := f.newestPage(ctx, isSweep)
+// read reads pages until the rules end the poll, or a page fails. It returns an error as newestPlace does, or if a page
+// fails above all known records.
+func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*reading[T], error) {
+	p, err := f.newestPlace(ctx, l, isSweep)
 	if err != nil {
 		return nil, err
 	}
-	r := &reading[T]{
-		position: &f.position,
-		window:   f.options.Window,
-		maxHeld:  f.maxHeld,
-		total:    p.page.Total,
-		isSweep:  isSweep,
-		wasEmpty: f.position.Empty,
-		seen:     paging.IDSet{},
-	}
+	r := f.newReading(p.page.Total, isSweep)
 	for {
-		hasUnseen := r.add(f.items(p.page))
-		if hasUnseen {
-			p.failures = 0
-		}
-		n := r.needOfNextPage()
-		isEnd := f.isEnd(p, hasUnseen)
-		if isEnd || n == notNeeded {
-			hasAll := 0 < r.total && r.total <= int64(len(r.items))
-			isFailure := p.page == f.noPage && !hasAll // perhaps
-			r.isAtEnd = isEnd && !isFailure
+		hasUnseen := r.add(p.items())
+		p.count(hasUnseen)
+		if p.isAtEnd() {
+			isSure := !p.isMissing || r.hasTotal()
+			if isSure {
+				r.ending = atEnd
+			}
 			return r, nil
 		}
-		isIncomplete := !f.position.started || f.failures[ofSweep].err != nil // not all old records are known yet
-		goesBack := r.knownCount == 0 || isIncomplete
-		err := f.next(ctx, p, n, goesBack)
+		next := r.needOfNextPage()
+		if next.attempts == notNeeded {
+			return r, nil
+		}
+		err := p.next(ctx, next)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
-		isAboveKnown := n == required && r.knownCount == 0
+		isAboveKnown := next.attempts == required && r.knownCount == 0
 		if err != nil && isAboveKnown && !f.refusesPages() {
 			return nil, err
 		}
-		r.isCut = err != nil || r.knownCount > 0 && f.mayHaveInserted(p)
-		if r.isCut {
+		isCut := err != nil || r.knownCount > 0 && p.mayHaveInserted()
+		if isCut {
+			r.ending = cut
 			return r, nil
 		}
 	}
+}
+
+func (f *Follower[T]) newReading(total int64, isSweep bool) *reading[T] {
+	return &reading[T]{
+		position:     &f.position,
+		window:       f.options.Window,
+		maxHeld:      f.maxHeld,
+		total:        total,
+		isSweep:      isSweep,
+		isIncomplete: !f.position.started || f.steps.areFailing(ofSweep),
+		wasEmpty:     f.position.Empty,
+		seen:         paging.IDSet{},
+	}
+}
+
+// newestPlace returns the place of the newest record. It returns an error if ctx has ended, if its page fails, or if
+// the record was searched at the wrong end so far.
+func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T], isSweep bool) (*place[T], error) {
+	f.steps.update(func(s *Status) { s.PollingSince = time.Now() })
+	p := &place[T]{list: l}
+	for range maxSearches {
+		if err := p.begin(ctx, f.newestNumber(l)); err != nil {
+			return nil, err
+		}
+		if err := f.checkOrder(ctx, p, isSweep); err != nil {
+			return nil, err
+		}
+		if p.number == f.newestNumber(l) {
+			break
+		}
+	}
+	p.newestLast = f.position.NewestLast
+	f.steps.succeeded(ofPoll)
+	return p, nil
+}
+
+// newestNumber returns the number of the page that probably has the newest record.
+func (f *Follower[T]) newestNumber(l *list[T]) int {
+	if f.position.HasOrder && f.position.NewestLast {
+		return max(1, l.pages)
+	}
+	return 1
+}
+
+// refusesPages reports whether pages other than the newest one have failed for so long that the service
+// probably refuses them, as the latest error says.
+func (f *Follower[T]) refusesPages() bool {
+	failing := f.steps.failures[ofSweep]
+	return isNoSuchPage(failing.err) && time.Since(failing.since) >= refusedAfter
 }

@@ -3,36 +3,30 @@ package follow
 import (
 	"slices"
 
-	"example.com/msgpush"
 	"example.com/msgpush/internal/paging"
 )
 
-// A stamp is the part of a record that a position keeps.
-type stamp struct {
-	id      int64
-	created msgpush.DateTime // "" if there is no valid one
-}
+// An ending says why a reading ended.
+type ending int
 
-// An item is a record of a page, or one that was left out.
-type item[T any] struct {
-	stamp
-	record  T
-	omitted *msgpush.OmittedRecord // nil: record is set
-	isKnown bool                   // set by the reading
-}
+const (
+	byRules ending = iota // no further page is needed
+	atEnd                 // the list has no other page
+	cut                   // a page failed, or the list changed too fast: the rest is left to the next sweep
+)
 
 // A reading applies the rules to the records that a poll has read, from the newest one inward. For example,
 // let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. The new ones are 12 and 11,
 // which have no known record above and a known one below. 10 is missed, since it has one above.
 type reading[T any] struct {
-	position *position
-	window   int
-	maxHeld  int
-	total    int64 // by the first response; 0: not reported
-	isSweep  bool  // it goes on until it has the depth of a sweep
-	wasEmpty bool  // the list, in the poll before
-	isAtEnd  bool  // the list has no other page
-	isCut    bool  // a page failed, or the list changed too fast: the rest is left to the next sweep
+	position     *position
+	window       int
+	maxHeld      int
+	total        int64 // by the first response; 0: not reported
+	isSweep      bool  // it goes on until it has the depth of a sweep
+	isIncomplete bool  // the readings before: some old records may be unknown
+	wasEmpty     bool  // the list, in the poll before
+	ending       ending
 
 	seen       paging.IDSet
 	items      []item[T] // the records, the newest one first, except the dropped ones
@@ -93,6 +87,9 @@ func (r *reading[T]) dropNewerHalf() {
 	r.items = slices.Delete(r.items, 0, len(r.items)/2)
 }
 
+// hasTotal reports whether all records were read, by the total.
+func (r *reading[T]) hasTotal() bool { return 0 < r.total && r.total <= int64(len(r.items)) }
+
 // hasDropped reports whether records were dropped.
 func (r *reading[T]) hasDropped() bool { return len(r.dropped) > 0 }
 
@@ -104,19 +101,33 @@ func (r *reading[T]) hasDepth() bool { return r.knownCount+r.missed+r.unknown >=
 // none is known, it has read all that it will find.
 func (r *reading[T]) endsSweep() bool { return r.isSweep || r.knownCount == 0 || r.hasDepth() }
 
-// A need says whether a poll needs the next page.
-type need int
+// A need says how the next page is requested.
+type need struct {
+	attempts int
+	mayEnd   bool // an error may mean that the list ends before the page
+	goesBack bool // if the total falls, earlier pages are requested again
+}
 
+// The attempts for the next page.
 const (
-	notNeeded need = iota
-	optional       // it is requested once
-	required       // it is requested several times
+	notNeeded = 0
+	optional  = 2
+	required  = 5
 )
 
-// needOfNextPage applies the rules of first starts, polls and sweeps.
 func (r *reading[T]) needOfNextPage() need {
+	attempts := r.attempts()
+	return need{
+		attempts: attempts,
+		mayEnd:   attempts == optional || len(r.position.known) == 0, // otherwise, known records must follow
+		goesBack: r.knownCount == 0 || r.isIncomplete,
+	}
+}
+
+// attempts applies the rules of first starts, polls and sweeps.
+func (r *reading[T]) attempts() int {
 	if !r.position.started {
-		return r.needOfFirstStart()
+		return r.attemptsOfFirstStart()
 	}
 	mayHaveLate := r.hasUnknown && r.knownCount < r.window
 	switch {
@@ -130,7 +141,7 @@ func (r *reading[T]) needOfNextPage() need {
 	return notNeeded
 }
 
-func (r *reading[T]) needOfFirstStart() need {
+func (r *reading[T]) attemptsOfFirstStart() int {
 	if len(r.items) >= 2*r.window {
 		return notNeeded
 	}
@@ -178,7 +189,7 @@ func (r *reading[T]) haveKnownAbove(newItems []item[T]) bool {
 // each record is new.
 func (r *reading[T]) coversList() bool {
 	wasEmpty := len(r.position.known) == 0
-	return r.position.Whole && (wasEmpty || r.isAtEnd)
+	return r.position.Whole && (wasEmpty || r.ending == atEnd)
 }
 
 // isNoneLeft reports whether no known record was found in a list that had others.
@@ -224,7 +235,7 @@ func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 	for _, it := range newItems {
 		isNew[it.id] = true
 	}
-	lacksPage := r.isCut && r.knownCount > 0
+	lacksPage := r.ending == cut && r.knownCount > 0
 	known := 0
 	var items []item[T]
 	for _, it := range r.items {
@@ -237,11 +248,4 @@ func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 		}
 	}
 	return stamps(items)
-}
-
-func stamps[T any](items []item[T]) (stamps []stamp) {
-	for _, it := range items {
-		stamps = append(stamps, it.stamp)
-	}
-	return stamps
 }

@@ -62,72 +62,9 @@ func (s Status) Check(limit time.Duration) error {
 	return nil
 }
 
-// A cause is a step whose failures are counted apart.
-type cause int
-
-const (
-	ofPoll  cause = iota
-	ofSweep       // a page failed, and no sweep has succeeded since
-	ofList        // records are missing by the latest sweep
-	ofLoad
-	ofStore // a batch was not stored
-	numCauses
-)
-
-// A failure is the latest of several errors in a row, and the time of the first one.
-type failure struct {
-	err   error
-	since time.Time
-}
-
-type failures [numCauses]failure
-
-// oldest returns the failure that began first, or none.
-func (fs *failures) oldest() (oldest failure) {
-	for _, candidate := range fs {
-		isOlder := oldest.err == nil || candidate.since.Before(oldest.since)
-		if candidate.err != nil && isOlder {
-			oldest = candidate
-		}
-	}
-	return oldest
-}
-
 // Status returns the state. It may be called at any time, from any goroutine.
 func (f *Follower[T]) Status() Status {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.status
-}
-
-func (f *Follower[T]) update(change func(*Status)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change(&f.status)
-}
-
-// beginStep is called before a request or a call of store.
-func (f *Follower[T]) beginStep() {
-	f.update(func(s *Status) { s.NextStep = time.Now() })
-}
-
-// failed takes the error of a step, and reports it.
-func (f *Follower[T]) failed(c cause, err error) {
-	if f.failures[c].err == nil {
-		f.failures[c].since = time.Now()
-	}
-	f.failures[c].err = err
-	f.updateFailure()
-	f.report(err)
-}
-
-// succeeded takes the success of a step.
-func (f *Follower[T]) succeeded(c cause) {
-	f.failures[c] = failure{}
-	f.updateFailure()
-}
-
-func (f *Follower[T]) updateFailure() {
-	oldest := f.failures.oldest()
-	f.update(func(s *Status) { s.Err, s.FailingSince = oldest.err, oldest.since })
+	f.steps.mu.Lock()
+	defer f.steps.mu.Unlock()
+	return f.steps.status
 }

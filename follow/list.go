@@ -1,0 +1,104 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/paging"
+)
+
+// A list requests pages of one size, and keeps what the responses say about their number and length.
+type list[T any] struct {
+	pager    msgpush.Pager[T]
+	steps    *steps
+	pages    int            // how many the list has, by the latest response; 0: not reported
+	longest  int            // the number of records of the longest page
+	badPages map[int]string // the pages that were read in parts, with the errors of their records
+}
+
+func newList[T any](pager msgpush.Pager[T], pageSize int, s *steps) *list[T] {
+	pager.PageSize = pageSize
+	return &list[T]{pager: pager, steps: s, badPages: map[int]string{}}
+}
+
+// page requests a page once, and takes the numbers of the response.
+func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error) {
+	page, err := l.request(ctx, msgpush.PageRequest{Current: number, PageSize: l.pager.PageSize})
+	if err != nil {
+		return nil, paging.AtPage(int64(number), err)
+	}
+	// The service has failed for a moment: a list that became empty shows that at page 1.
+	isBlank := length(page) == 0 && page.Total == 0
+	if isBlank && 1 < number && number <= l.pages {
+		err := errorf("it has no records and no total, but the list had %d pages", l.pages)
+		return nil, paging.AtPage(int64(number), err)
+	}
+	isLast := number == page.Pages
+	if !isLast { // the last page may be short
+		l.longest = max(l.longest, length(page))
+	}
+	l.pages = l.pagesOf(page)
+	delete(l.badPages, number)
+	return page, nil
+}
+
+// request makes a request. An error that comes with records is reported only.
+func (l *list[T]) request(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[T], error) {
+	l.steps.begin()
+	page, err := l.pager.Fetch(ctx, r)
+	switch {
+	case page == nil && err == nil:
+		return nil, errorf("the Fetch function returned neither a page nor an error")
+	case page == nil, err != nil && length(page) == 0:
+		return nil, err
+	case err != nil && len(page.Omitted) == 0:
+		l.steps.report(paging.AtPage(int64(r.Current), err))
+	}
+	return page, nil
+}
+
+// pagesOf returns the number of pages that a response reports, or that follows from its total, or 0.
+func (l *list[T]) pagesOf(page *msgpush.Page[T]) int {
+	if page.Pages > 0 || page.Total <= 0 || l.longest == 0 {
+		return max(page.Pages, 0)
+	}
+	return pagesFor(page.Total, l.longest)
+}
+
+// pagesFor returns total ÷ size, rounded up.
+func pagesFor(total int64, size int) int { return int(min((total-1)/int64(size), 1<<30)) + 1 }
+
+// endsBefore reports whether the list ends before a page, by the latest response.
+func (l *list[T]) endsBefore(number int) bool { return l.pages > 0 && number > l.pages }
+
+// forget forgets what the responses have said: the list may have become shorter.
+func (l *list[T]) forget() {
+	l.pages, l.longest = 0, 0
+	clear(l.badPages)
+}
+
+// isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, that must be
+// possible by the records that came.
+func (l *list[T]) isBehindEnd(number int, mayEnd bool, err error) bool {
+	if l.pages > 0 {
+		return l.endsBefore(number) && (mayEnd || isNoSuchPage(err))
+	}
+	return number > 1 && mayEnd && isNoSuchPage(err)
+}
+
+// isNoSuchPage reports whether an error may mean that a page does not exist.
+func isNoSuchPage(err error) bool {
+	if paging.IsWithoutList(err) {
+		return true
+	}
+	e, ok := errors.AsType[*msgpush.APIError](err)
+	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
+}
+
+// isOfClient reports whether the service rejects the client, and not the page.
+func isOfClient(err error) bool {
+	e, ok := errors.AsType[*msgpush.APIError](err)
+	return ok && (e.KeyRejected || e.HTTPStatus == http.StatusTooManyRequests)
+}

@@ -1,0 +1,141 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
+)
+
+// A cause is a step whose failures are counted apart.
+type cause int
+
+const (
+	ofPoll  cause = iota
+	ofSweep       // a page failed, and no sweep has succeeded since
+	ofList        // records are missing by the latest sweep
+	ofLoad
+	ofStore // a batch was not stored
+	numCauses
+)
+
+// A failure is the latest of several errors in a row, and the time of the first one.
+type failure struct {
+	err   error
+	since time.Time
+}
+
+// steps make what a follower does one after another: requests, calls of load and store, and waits. They keep its
+// Status.
+type steps struct {
+	random   func(time.Duration) time.Duration // a duration below another one
+	report   func(error)
+	failures [numCauses]failure
+	pageWait time.Duration // after the first failed attempt for a page
+	mustWait time.Duration // before the next poll, by Retry-After
+
+	mu     sync.Mutex
+	status Status // guarded by mu
+}
+
+// begin is called before a request, or a call of load or store.
+func (s *steps) begin() {
+	s.update(func(status *Status) { status.NextStep = time.Now() })
+}
+
+func (s *steps) update(change func(*Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.status)
+}
+
+// untilSuccess makes a step until it succeeds, but at most the given number of attempts: step gets the number of its
+// attempt, from 1. It also ends if ctx ends, if the stored position has changed, and, if the number is limited, at a
+// Retry-After of more than a minute. It reports each error. The wait after an error doubles, up to a minute. A longer
+// Retry-After is kept.
+func (s *steps) untilSuccess(
+	ctx context.Context, c cause, attempts int, wait time.Duration, step func(n int) error,
+) error {
+	for n := 1; errs.OfContext(ctx) == nil; n++ {
+		err := step(n)
+		if err == nil || errors.Is(err, ErrReplaced) {
+			return err
+		}
+		if errs.OfContext(ctx) != nil {
+			break // err may be the error of the context
+		}
+		s.failed(c, err)
+		isTooLong := attempts < math.MaxInt && retryAfter(err) > time.Minute
+		if n == attempts || isTooLong {
+			return err
+		}
+		s.sleep(ctx, max(s.jitter(wait), s.spread(retryAfter(err))))
+		wait = min(2*wait, time.Minute)
+	}
+	return errs.OfContext(ctx)
+}
+
+// failed takes the error of a step, and reports it.
+func (s *steps) failed(c cause, err error) {
+	if s.failures[c].err == nil {
+		s.failures[c].since = time.Now()
+	}
+	s.failures[c].err = err
+	s.updateFailure()
+	s.report(err)
+}
+
+// succeeded takes the success of a step.
+func (s *steps) succeeded(c cause) {
+	s.failures[c] = failure{}
+	s.updateFailure()
+}
+
+func (s *steps) areFailing(c cause) bool { return s.failures[c].err != nil }
+
+// updateFailure shows the failure that began first.
+func (s *steps) updateFailure() {
+	var first failure
+	for _, candidate := range s.failures {
+		isEarlier := first.err == nil || candidate.since.Before(first.since)
+		if candidate.err != nil && isEarlier {
+			first = candidate
+		}
+	}
+	s.update(func(status *Status) { status.Err, status.FailingSince = first.err, first.since })
+}
+
+// pause waits until the next poll, for longer if a page that failed had a Retry-After.
+func (s *steps) pause(ctx context.Context, wait time.Duration) {
+	s.update(func(status *Status) { status.PollingSince = time.Time{} })
+	s.sleep(ctx, max(s.jitter(wait), s.mustWait))
+	s.mustWait = 0
+}
+
+// sleep waits until the next step.
+func (s *steps) sleep(ctx context.Context, wait time.Duration) {
+	s.update(func(status *Status) { status.NextStep = time.Now().Add(wait) })
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
+}
+
+// jitter returns a wait that is up to 10 % shorter or longer, so that programs do not keep in step.
+func (s *steps) jitter(wait time.Duration) time.Duration { return wait - wait/10 + s.random(wait/5+1) }
+
+// spread returns a wait that is up to 10 % longer: others may have got the same Retry-After.
+func (s *steps) spread(wait time.Duration) time.Duration { return wait + s.random(wait/10+1) }
+
+// retryAfter returns the wait of a Retry-After header, up to an hour.
+func retryAfter(err error) time.Duration {
+	apiErr, ok := errors.AsType[*msgpush.APIError](err)
+	if !ok {
+		return 0
+	}
+	return min(apiErr.RetryAfter, time.Hour)
+}
