@@ -43,6 +43,7 @@ type history struct {
 	ascending  bool
 	byID       bool          // sorted by id, otherwise by the creation time
 	hasNumbers bool          // responses report the total and the number of pages
+	pageSize   int           // that is requested
 	maxSize    int           // of a page
 	failing    float64       // requests
 	hasBad     bool          // some records are bad
@@ -98,6 +99,7 @@ func newHistory(seed uint64) *history {
 		h.maxHeld = 200 + random.IntN(200)
 	}
 	h.window = []int{50, 200, 1000}[random.IntN(3)]
+	h.pageSize = []int{17, 20, 30}[random.IntN(3)]
 	h.fill()
 	return h
 }
@@ -259,7 +261,7 @@ func (h *history) follow(t *testing.T) map[int64]int {
 			Fetch:    h.fetch,
 			ID:       func(e entry) int64 { return e.id },
 			Created:  func(e entry) msgpush.DateTime { return e.created },
-			PageSize: 20,
+			PageSize: h.pageSize,
 		}
 		f, err := follow.New(pager, follow.Options{Window: h.window, OnError: func(error) {}})
 		require.NoError(t, err)

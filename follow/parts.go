@@ -13,14 +13,14 @@ import (
 // its page fail each time, for example if it is too long. Such a record is left out, and its error is reported. If
 // several in a row fail, or no record can be read, the service is at fault, and inParts returns err.
 func (l *list[T]) inParts(ctx context.Context, number int, err error) (*msgpush.Page[T], error) {
-	whole := msgpush.PageRequest{Current: number, PageSize: l.pager.PageSize}
+	size := l.pager.PageSize
 	if number > 1 && l.longest > 0 { // the service may send shorter pages than requested
-		whole.PageSize = l.longest
+		size = l.longest
 	}
 	reported := l.badPages[number]
 	delete(l.badPages, number)
 	var s split[T]
-	if !l.readParts(ctx, &s, whole, err) {
+	if !l.readParts(ctx, &s, (number-1)*size, number*size, err) {
 		return nil, err
 	}
 	failures := l.retryRecords(ctx, s.parts)
@@ -36,7 +36,7 @@ func (l *list[T]) inParts(ctx context.Context, number int, err error) (*msgpush.
 		}
 	}
 	if page.Total > 0 {
-		l.pages = pagesFor(page.Total, whole.PageSize)
+		l.pages = pagesFor(page.Total, size)
 	}
 	return page, nil
 }
@@ -55,19 +55,20 @@ type part[T any] struct {
 	page *msgpush.Page[T] // nil: the record failed
 }
 
-// readParts requests a page in parts, and each part that fails in smaller ones. It returns false if the service is
-// at fault.
-func (l *list[T]) readParts(ctx context.Context, s *split[T], whole msgpush.PageRequest, err error) bool {
+// readParts requests the records at the offsets from one to below another one in pages of half as many, and those of a
+// page that fails in smaller pages. Up to five are requested one by one. The first and the last page may have records
+// beside them, which do no harm. readParts returns false if the service is at fault.
+func (l *list[T]) readParts(ctx context.Context, s *split[T], from, to int, err error) bool {
 	before := len(s.parts)
-	count := smallestDivisor(whole.PageSize)
-	for i := range count {
+	size := (to - from + 1) / 2
+	if to-from <= 5 {
+		size = 1
+	}
+	for offset := from / size * size; offset < to; offset += size {
 		if !l.waitAfter(ctx, err) {
 			return false
 		}
-		p := part[T]{PageRequest: msgpush.PageRequest{
-			Current:  (whole.Current-1)*count + i + 1,
-			PageSize: whole.PageSize / count,
-		}}
+		p := part[T]{PageRequest: msgpush.PageRequest{Current: offset/size + 1, PageSize: size}}
 		p.page, err = l.request(ctx, p.PageRequest)
 		isReadable := true
 		switch {
@@ -75,8 +76,8 @@ func (l *list[T]) readParts(ctx context.Context, s *split[T], whole msgpush.Page
 			s.isEnd = true
 		case p.page != nil:
 			isReadable = s.add(p)
-		case p.PageSize > 1:
-			isReadable = l.readParts(ctx, s, p.PageRequest, err)
+		case size > 1:
+			isReadable = l.readParts(ctx, s, max(from, offset), min(to, offset+size), err)
 		default:
 			s.parts = append(s.parts, p)
 			s.inRow++
@@ -141,16 +142,6 @@ func (s *split[T]) join() *msgpush.Page[T] {
 		page.List = append(page.List, p.page.List...)
 	}
 	return page
-}
-
-// smallestDivisor returns the smallest divisor of n that is greater than 1, or 1 for 1.
-func smallestDivisor(n int) int {
-	for d := 2; d < n; d++ {
-		if n%d == 0 {
-			return d
-		}
-	}
-	return n
 }
 
 // waitAfter waits for the Retry-After of an error. It reports whether that is at most a minute.

@@ -68,6 +68,25 @@ func TestBadRecordIsTheOnlyOneThatIsNotDelivered(t *testing.T) {
 	}
 }
 
+func TestBadRecordCostsAtMost20RequestsMoreWithAnyPageSize(t *testing.T) {
+	for _, size := range []int{2, 3, 7, 20, 97, 100, 499} {
+		inBubble(t, fmt.Sprintf("pages of %d", size), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			_, db := start(t, s.pager(size), follow.Options{})
+			wait(time.Minute)
+			bad := int64(1100 - size/3)
+			s.setFail(s.failsWith(bad))
+			s.prepend(numbers(1001, 1100)...)
+			wait(time.Hour)
+			assert.Equal(t, slices.DeleteFunc(numbers(1001, 1100), func(n int64) bool { return n == bad }), db.stored())
+			before := s.count()
+			wait(time.Hour)
+			polls, sweeps := 401, 7
+			assert.Less(t, s.count()-before, polls*(1+20)+sweeps*(400/size+20))
+		})
+	}
+}
+
 // A list with one alert a day must not wait until the bad record stands on another page.
 func TestRecordsAfterABadOneAreDeliveredByTheNextPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
