@@ -203,7 +203,7 @@ func (f *Follower[T]) Run(
 			slog.WarnContext(ctx, "msgpush: following a list", "list", f.list.pager.Name, "error", err)
 		}
 	}
-	defer f.steps.begin() // Check fails when the limit has passed since Run returned
+	defer f.steps.begin("") // Check fails when the limit has passed since Run returned
 	if err := f.loadPosition(ctx); err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (f *Follower[T]) Run(
 func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	var text string
 	err := f.steps.untilSuccess(ctx, ofLoad, math.MaxInt, time.Second, func(int) (err error) {
-		f.steps.begin()
+		f.steps.begin("load")
 		text, err = f.load(ctx)
 		if err != nil {
 			return errorf("%w: %w", ErrStore, err)
@@ -293,7 +293,7 @@ func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
 	err := f.steps.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) error {
-		f.steps.begin()
+		f.steps.begin("store")
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
 		err := f.store(ctx, forStore)

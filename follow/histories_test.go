@@ -112,7 +112,7 @@ func (h *history) fill() {
 		h.add(at, at)
 	}
 	h.newest = int64(existing)
-	mayBeUndecided := h.ascending && (existing <= 60 || h.maxSize < 20) // if page 1 has a bad record
+	mayBeUndecided := h.ascending && (existing <= 60 || h.maxSize < h.pageSize) // if page 1 has a bad record
 	for i := range h.entries {
 		h.entries[i].isBad = h.entries[i].isBad && !mayBeUndecided
 	}

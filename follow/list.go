@@ -9,7 +9,7 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// A list requests pages of one size, and keeps what the responses say about their number and length.
+// A list requests pages of one size, and keeps their number and length.
 type list[T any] struct {
 	pager    msgpush.Pager[T]
 	steps    *steps
@@ -46,7 +46,7 @@ func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error
 
 // request makes a request. An error that comes with records is reported only.
 func (l *list[T]) request(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[T], error) {
-	l.steps.begin()
+	l.steps.begin("request")
 	page, err := l.pager.Fetch(ctx, r)
 	switch {
 	case page == nil && err == nil:
@@ -73,7 +73,7 @@ func pagesFor(total int64, size int) int { return int(min((total-1)/int64(size),
 // endsBefore reports whether the list ends before a page, by the latest response.
 func (l *list[T]) endsBefore(number int) bool { return l.pages > 0 && number > l.pages }
 
-// forget forgets what the responses have said: the list may have become shorter.
+// forget forgets the numbers: the list may have become shorter.
 func (l *list[T]) forget() {
 	l.pages, l.longest = 0, 0
 	clear(l.badPages)

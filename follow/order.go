@@ -31,7 +31,7 @@ func (f *Follower[T]) checkOrder(ctx context.Context, p *place[T], isSweep bool)
 	return nil
 }
 
-// findOrder compares the creation times of page 1 with those of the last page.
+// findOrder compares the creation times of page 1 and of the last page.
 func (l *list[T]) findOrder(ctx context.Context, page1 *msgpush.Page[T]) (newestLast, isFound bool) {
 	first := l.times(page1)
 	if len(first) == 0 {

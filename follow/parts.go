@@ -55,9 +55,9 @@ type part[T any] struct {
 	page *msgpush.Page[T] // nil: the record failed
 }
 
-// readParts requests the records at the offsets from one to below another one in pages of half as many, and those of a
-// page that fails in smaller pages. Up to five are requested one by one. The first and the last page may have records
-// beside them, which do no harm. readParts returns false if the service is at fault.
+// readParts requests the records at the offsets from one to below another one in pages of half as many. Up to five are
+// requested one by one. A page that fails is requested in parts, too. The first and the last page may also have other
+// records, which are recognized by their ids. readParts returns false if the service is at fault.
 func (l *list[T]) readParts(ctx context.Context, s *split[T], from, to int, err error) bool {
 	before := len(s.parts)
 	size := (to - from + 1) / 2

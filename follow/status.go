@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,6 +23,9 @@ type Status struct {
 	// NextStep is when the next request or call of load or store begins. While one runs, it is the time when that one
 	// began. Before Run, it is the time of New, and after Run, that of its return.
 	NextStep time.Time
+	// Step is what runs since NextStep: "request", "load" or "store". It is empty while the follower waits, and before
+	// and after Run.
+	Step string
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64
 	// Err is the latest error of what fails now: a request, after its retries, load or store. If several fail, it is the
@@ -47,7 +51,8 @@ type Status struct {
 func (s Status) Check(limit time.Duration) error {
 	const layout = time.DateTime + " MST"
 	if time.Since(s.NextStep) > limit {
-		return fmt.Errorf("%w since %s", ErrHangs, s.NextStep.UTC().Format(layout))
+		step := cmp.Or(s.Step, "Run was not called, or has returned")
+		return fmt.Errorf("%w since %s: %s", ErrHangs, s.NextStep.UTC().Format(layout), step)
 	}
 	isTooLong := s.Err != nil && time.Since(s.FailingSince) > limit
 	if isTooLong || errors.Is(s.Err, ErrMissing) {

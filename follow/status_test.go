@@ -105,49 +105,64 @@ func TestBadRecordAloneOnTheLastPageDoesNotFailTheCheck(t *testing.T) {
 	})
 }
 
-func TestCheckReturnsErrHangs(t *testing.T) {
+func TestCheckReturnsErrHangsAndNamesTheStep(t *testing.T) {
 	hangs := func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	tests := map[string]func(t *testing.T, s *service) *follow.Follower[int64]{
-		"Run was not called": func(t *testing.T, s *service) *follow.Follower[int64] {
+	run := func(
+		t *testing.T, s *service, load func(context.Context) (string, error), store func(context.Context, batch) error,
+	) *follow.Follower[int64] {
+		f, err := follow.New(s.pager(20), follow.Options{})
+		require.NoError(t, err)
+		go func() { _ = f.Run(t.Context(), load, store) }()
+		return f
+	}
+	const notRunning = "Run was not called, or has returned"
+	tests := []struct {
+		name  string
+		begin func(t *testing.T, s *service) *follow.Follower[int64]
+		step  string
+	}{
+		{"Run was not called", func(t *testing.T, s *service) *follow.Follower[int64] {
 			f, err := follow.New(s.pager(20), follow.Options{})
 			require.NoError(t, err)
 			return f
-		},
-		"Run has returned": func(t *testing.T, s *service) *follow.Follower[int64] {
+		}, notRunning},
+		{"Run has returned", func(t *testing.T, s *service) *follow.Follower[int64] {
 			r, _ := startOn(t, s)
 			r.stop()
 			return r.Follower
-		},
-		"Run has returned hours before the next poll": func(t *testing.T, s *service) *follow.Follower[int64] {
+		}, notRunning},
+		{"Run has returned hours before the next poll", func(t *testing.T, s *service) *follow.Follower[int64] {
 			r, _ := start(t, s.pager(20), follow.Options{PollInterval: 6 * time.Hour})
 			wait(time.Minute)
 			r.stop()
 			return r.Follower
-		},
-		"a request hangs": func(t *testing.T, s *service) *follow.Follower[int64] {
+		}, notRunning},
+		{"a request hangs", func(t *testing.T, s *service) *follow.Follower[int64] {
 			pager := s.pager(20)
 			pager.Fetch = func(ctx context.Context, _ msgpush.PageRequest) (*page, error) { return nil, hangs(ctx) }
 			r, _ := start(t, pager, follow.Options{})
 			return r.Follower
-		},
-		"store hangs": func(t *testing.T, s *service) *follow.Follower[int64] {
-			f, err := follow.New(s.pager(20), follow.Options{})
-			require.NoError(t, err)
-			store := func(ctx context.Context, _ batch) error { return hangs(ctx) }
-			go func() { _ = f.Run(t.Context(), new(database).load, store) }()
-			return f
-		},
+		}, "request"},
+		{"load hangs", func(t *testing.T, s *service) *follow.Follower[int64] {
+			load := func(ctx context.Context) (string, error) { return "", hangs(ctx) }
+			return run(t, s, load, new(database).store)
+		}, "load"},
+		{"store hangs", func(t *testing.T, s *service) *follow.Follower[int64] {
+			return run(t, s, new(database).load, func(ctx context.Context, _ batch) error { return hangs(ctx) })
+		}, "store"},
 	}
-	for name, begin := range tests {
-		inBubble(t, name, func(t *testing.T) {
-			f := begin(t, &service{list: numbers(50, 1)})
+	for _, tt := range tests {
+		inBubble(t, tt.name, func(t *testing.T) {
+			f := tt.begin(t, &service{list: numbers(50, 1)})
 			wait(9 * time.Minute)
 			assert.NoError(t, f.Status().Check(limit))
 			wait(time.Hour)
-			assert.ErrorIs(t, f.Status().Check(limit), follow.ErrHangs)
+			err := f.Status().Check(limit)
+			assert.ErrorIs(t, err, follow.ErrHangs)
+			assert.ErrorContains(t, err, " UTC: "+tt.step)
 		})
 	}
 }

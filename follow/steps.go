@@ -29,8 +29,7 @@ type failure struct {
 	since time.Time
 }
 
-// steps make what a follower does one after another: requests, calls of load and store, and waits. They keep its
-// Status.
+// steps are requests, calls of load and store, and waits of a follower, one after another. They keep its Status.
 type steps struct {
 	random   func(time.Duration) time.Duration // a duration below another one
 	report   func(error)
@@ -42,9 +41,9 @@ type steps struct {
 	status Status // guarded by mu
 }
 
-// begin is called before a request, or a call of load or store.
-func (s *steps) begin() {
-	s.update(func(status *Status) { status.NextStep = time.Now() })
+// begin is called before a step, which is a request, or a call of load or store.
+func (s *steps) begin(step string) {
+	s.update(func(status *Status) { status.NextStep, status.Step = time.Now(), step })
 }
 
 func (s *steps) update(change func(*Status)) {
@@ -118,7 +117,7 @@ func (s *steps) pause(ctx context.Context, wait time.Duration) {
 
 // sleep waits until the next step.
 func (s *steps) sleep(ctx context.Context, wait time.Duration) {
-	s.update(func(status *Status) { status.NextStep = time.Now().Add(wait) })
+	s.update(func(status *Status) { status.NextStep, status.Step = time.Now().Add(wait), "" })
 	select {
 	case <-ctx.Done():
 	case <-time.After(wait):

@@ -10,6 +10,7 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/follow"
+	"example.com/msgpush/follow/followtest"
 )
 
 // eachDatabase runs a test with the name of an empty database of each kind.
@@ -84,17 +85,11 @@ func TestCommittedBatchIsNotStoredAgain(t *testing.T) {
 	})
 }
 
-func TestBatchOfAReplacedProcessIsNotStored(t *testing.T) {
+func TestProcessesThatOverlapStoreEachBatchOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, name string) {
 		s := openTestStore(t, name)
-		require.NoError(t, s.add(t.Context(), batchOf("first")))
-		batch := batchOf("third", failure(1))
-		batch.Previous = "second"
-		require.ErrorIs(t, s.add(t.Context(), batch), follow.ErrReplaced)
-		assert.Empty(t, s.alertIDs(t))
-		position, err := s.position(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, "first", position)
+		require.NoError(t, followtest.CheckStore(t.Context(), s.position, s.add, failure(1), failure(2)))
+		assert.ElementsMatch(t, []int64{1, 2, -1}, s.alertIDs(t))
 	})
 }
 
