@@ -81,6 +81,27 @@ func TestPageThatFailsTwiceInABacklogLosesNoRecord(t *testing.T) {
 	})
 }
 
+// Each page of a backlog gets its five attempts. Otherwise, the poll would begin anew.
+func TestPagesThatFailFourTimesEachDelayAPollOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		attempts := map[int]int{}
+		s.setFail(func(number int) error {
+			attempts[number]++
+			if number > 1 && attempts[number] <= 4 {
+				return errFailed
+			}
+			return nil
+		})
+		s.prepend(numbers(1001, 1060)...)
+		wait(340 * time.Second) // three pages take 351 s at least
+		assert.Equal(t, map[int]int{1: 1, 2: 5, 3: 5, 4: attempts[4]}, attempts)
+		wait(2 * time.Minute)
+		assert.Equal(t, numbers(1001, 1060), db.stored())
+	})
+}
+
 // The store of a program may send alerts, and return the error of that service.
 func TestRetryAfterOfAStoreLosesNoBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

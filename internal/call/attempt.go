@@ -27,9 +27,7 @@ func (c *Caller) attempt(s *state, req *http.Request) (*http.Response, error) {
 func (s *state) beginAttempt() {
 	s.attempts++
 	s.earlierMayBeProcessed = s.earlierMayBeProcessed || s.mayBeProcessed
-	s.mayBeProcessed = false
-	s.start = time.Now()
-	s.resp, s.size = nil, 0
+	s.attempt = attempt{start: time.Now()}
 }
 
 // send sends the request of an attempt, and reads the body of its response.

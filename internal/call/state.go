@@ -8,8 +8,10 @@ import (
 	"example.com/msgpush/internal/redact"
 )
 
-// A state is shared by the attempts of one call. Only the goroutine of the call uses it.
+// A state belongs to one call, and is shared by its attempts. Only the goroutine of the call uses it.
 type state struct {
+	attempt // the current one
+
 	ctx        context.Context // of the requests
 	deadline   time.Time       // by the timeout of the call; zero: none
 	timeoutErr error           // of the call, if it ends at its deadline; nil: no deadline
@@ -18,23 +20,25 @@ type state struct {
 	query string      // of the request, which may contain secrets
 	keys  redact.Keys // that the call got so far, for redaction
 
-	attempts    int           // started so far
-	key         string        // of the next or current attempt
-	hasNextKey  bool          // key has replaced a rejected one, and was not sent yet
-	rejectedKey string        // the key that the source had to replace; empty: none
-	last        *Failure      // of the latest attempt that did not fail because the context had ended
-	wait        time.Duration // before the next attempt
-	retryAt     time.Time     // when the wait ends, even if an observer takes long
-	final       *Failure      // of the call; nil: it succeeds, or it has not ended
+	attempts              int           // started so far
+	earlierMayBeProcessed bool          // the service may have processed an attempt before the current one
+	key                   string        // of the next or current attempt
+	hasNextKey            bool          // key has replaced a rejected one, and was not sent yet
+	rejectedKey           string        // the key that the source had to replace; empty: none
+	last                  *Failure      // of the latest attempt that did not fail because the context had ended
+	wait                  time.Duration // before the next attempt
+	retryAt               time.Time     // when the wait ends, even if an observer takes long
+	final                 *Failure      // of the call; nil: it succeeds, or it has not ended
+}
 
-	// The current attempt.
-	start                 time.Time      // when the request was handed to the transport
-	dialFailed            bool           // no connection could be made for it
-	mayBeProcessed        bool           // the service may have processed it
-	earlierMayBeProcessed bool           // the service may have processed an attempt before it
-	resp                  *http.Response // nil until its header has arrived
-	size                  int            // number of bytes of its body that were read
-	leftOut               *Failure       // of a success; nil: nothing
+// An attempt is the part of a state that begins anew with each attempt.
+type attempt struct {
+	start          time.Time      // when the request was handed to the transport
+	dialFailed     bool           // no connection could be made for it
+	mayBeProcessed bool           // the service may have processed it
+	resp           *http.Response // nil until its header has arrived
+	size           int            // number of bytes of its body that were read
+	leftOut        *Failure       // of a success; nil: nothing
 }
 
 type operationKey struct{}
