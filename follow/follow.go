@@ -265,8 +265,10 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 	for chunk := range slices.Chunk(newItems, batchSize) {
 		var batch Batch[T]
 		for _, it := range chunk {
+			if f.position.Total > 0 || len(f.position.known) == 0 { // otherwise, the service reports no total
+				f.position.Total++
+			}
 			f.position.add(it.stamp)
-			f.position.Total++
 			if it.omitted != nil {
 				batch.Omitted = append(batch.Omitted, *it.omitted)
 			} else {

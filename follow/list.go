@@ -30,9 +30,9 @@ func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error
 		return nil, paging.AtPage(int64(number), err)
 	}
 	// The service has failed for a moment: a list that became empty shows that at page 1.
-	isBlank := length(page) == 0 && page.Total == 0
+	isBlank := length(page) == 0 && page.Total == 0 && page.Pages == 0
 	if isBlank && 1 < number && number <= l.pages {
-		err := errorf("it has no records and no total, but the list had %d pages", l.pages)
+		err := errorf("it has neither records nor numbers, but the list had %d pages", l.pages)
 		return nil, paging.AtPage(int64(number), err)
 	}
 	isLast := number == page.Pages

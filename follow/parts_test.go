@@ -182,6 +182,60 @@ func TestRecordThatCannotBeDecodedOnAPageThatIsReadInPartsIsDeliveredInOrder(t *
 	})
 }
 
+// Record 5000 cannot be decoded. It is new if fewer than Window known ones stand above it.
+func TestPlaceOfARecordThatCannotBeDecodedDecidesWhetherItIsNew(t *testing.T) {
+	tests := []struct {
+		name   string
+		window int
+		place  int
+		bad    []int64
+		isNew  bool
+	}{
+		{"at the newest place", 1, 0, nil, true},
+		{"behind one known record", 1, 1, nil, false},
+		{"behind one known record, with a larger window", 2, 1, nil, true},
+		{"on a page that is read in parts", 5, 12, []int64{998}, false},
+		{"on a page that is read in parts, with a larger window", 15, 12, []int64{998}, true},
+	}
+	for _, tt := range tests {
+		inBubble(t, tt.name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			s.edit = func(_ int, p *page) {
+				if i := slices.Index(p.List, 5000); i >= 0 {
+					p.List = slices.Delete(p.List, i, i+1)
+					p.Omitted = []msgpush.OmittedRecord{{Index: i, ID: 5000}}
+				}
+			}
+			r, db := start(t, s.pager(20), follow.Options{Window: tt.window})
+			wait(time.Minute)
+			s.setFail(s.failsWith(tt.bad...))
+			s.insertAt(tt.place, 5000)
+			wait(time.Hour)
+			isMissing := len(r.missing()) > 0
+			assert.Equal(t, tt.isNew, len(db.omitted) == 1)
+			assert.Equal(t, !tt.isNew, isMissing)
+		})
+	}
+}
+
+// One of three records is bad, and the service fails for each page behind the last one.
+func TestBadRecordInAShortListOfAServiceThatFailsBehindTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 1)}
+		_, db := startOn(t, s)
+		isBad := s.failsWith(3)
+		s.setFail(func(number int) error {
+			if (number-1)*s.size >= len(s.list) {
+				return &msgpush.APIError{HTTPStatus: 404}
+			}
+			return isBad(number)
+		})
+		s.prepend(2, 3)
+		wait(time.Hour)
+		assert.Equal(t, []int64{2}, db.stored())
+	})
+}
+
 // An outage may end at any request. A failing call may take a minute.
 func TestOutageThatEndsWhileAPageIsReadInPartsLosesNoRecord(t *testing.T) {
 	for _, failing := range []time.Duration{5 * time.Second, time.Minute} {

@@ -85,8 +85,10 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	stamps := r.notNew(newItems)
-	f.position.Total += f.growth
-	f.growth = r.grown(len(newItems)) // at most 0 by the new Total
+	if r.isSweep || f.growth > 0 { // a total may be too low for a minute: only a sweep that is due makes Total smaller
+		f.position.Total += f.growth
+		f.growth = r.grown(len(newItems)) // at most 0 by the new Total
+	}
 	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
 	hasNewlyKnown = f.position.keep(stamps, f.maxKnown())
 	f.position.Whole = hasAll && len(stamps)+len(newItems) == len(r.items)

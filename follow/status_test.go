@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -208,25 +209,78 @@ func TestRetryAfterDelaysThePoll(t *testing.T) {
 	})
 }
 
-// The total is as it was at the beginning of the minute.
+// The total is as it was at the beginning of the minute. With pages of 400 or more, each poll goes as far as a sweep.
 func TestTotalThatIsCachedForAMinuteReportsNoMissingRecord(t *testing.T) {
+	for _, size := range []int{20, 400, 500} {
+		for _, every := range []time.Duration{9 * time.Second, 11 * time.Minute} {
+			inBubble(t, fmt.Sprintf("pages of %d, a record each %v", size, every), func(t *testing.T) {
+				s := &service{list: numbers(1000, 1)}
+				cached, until := int64(0), time.Time{}
+				s.edit = func(_ int, p *page) {
+					if time.Now().After(until) {
+						cached, until = p.Total, time.Now().Add(time.Minute)
+					}
+					p.Total = cached
+				}
+				r, db := start(t, s.pager(size), follow.Options{})
+				wait(time.Minute)
+				for n := int64(1001); n <= 1100; n++ {
+					s.prepend(n)
+					wait(every)
+				}
+				wait(time.Hour)
+				assert.Equal(t, numbers(1001, 1100), db.stored())
+				assert.Empty(t, r.errors())
+			})
+		}
+	}
+}
+
+// One of two servers is newer, or the service was updated.
+func TestTotalOfSomeResponsesReportsNoMissingRecord(t *testing.T) {
+	tests := map[string]func(n int) bool{
+		"in turn":                 func(n int) bool { return n%6 < 3 },
+		"from some time on":       func(n int) bool { return n > 100 },
+		"not from some time on":   func(n int) bool { return n < 100 },
+		"by one response of many": func(n int) bool { return n%50 == 0 },
+	}
+	for name, hasTotal := range tests {
+		for _, size := range []int{20, 500} {
+			inBubble(t, fmt.Sprintf("%s, pages of %d", name, size), func(t *testing.T) {
+				s, n := &service{list: numbers(1000, 1)}, 0
+				s.edit = func(_ int, p *page) {
+					n++
+					if !hasTotal(n) {
+						p.Total, p.Pages = 0, 0
+					}
+				}
+				r, db := start(t, s.pager(size), follow.Options{})
+				wait(10 * time.Minute)
+				for i := int64(1001); i <= 1020; i++ {
+					s.prepend(i)
+					wait(2*time.Minute + 7*time.Second)
+				}
+				wait(time.Hour)
+				assert.Equal(t, numbers(1001, 1020), db.stored())
+				assert.Empty(t, r.missing())
+			})
+		}
+	}
+}
+
+// Records that the key may not see are hidden, but counted by the number of pages.
+func TestHiddenPageOfAListWithoutATotalIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
-		cached, until := int64(0), time.Time{}
 		s.edit = func(_ int, p *page) {
-			if time.Now().After(until) {
-				cached, until = p.Total, time.Now().Add(time.Minute)
-			}
-			p.Total = cached
+			p.Total = 0
+			p.List = slices.DeleteFunc(p.List, func(n int64) bool { return 941 <= n && n <= 980 })
 		}
 		r, db := startOn(t, s)
-		for n := int64(1001); n <= 1500; n++ {
-			s.prepend(n)
-			wait(9 * time.Second)
-		}
-		wait(time.Hour)
-		assert.Equal(t, numbers(1001, 1500), db.stored())
-		assert.Empty(t, r.errors())
+		s.prepend(numbers(1001, 1030)...)
+		wait(2 * time.Hour)
+		assert.Equal(t, numbers(1001, 1030), db.stored())
+		assert.NoError(t, r.Status().Check(time.Hour))
 	})
 }
 
