@@ -155,6 +155,21 @@ func TestImportOfThousandsOfOldRecordsIsDelivered(t *testing.T) {
 }
 
 // The service has two servers. One of them shows the list as it was five seconds ago.
+// Fewer than 5,000 stand in a row, so that the known ones below are not taken for deleted.
+func TestImportOfOldRecordsAmongKnownOnesIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(51_000, 50_001)}
+		s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+		_, db := startOn(t, s)
+		s.change(func(list []int64) []int64 {
+			list = slices.Insert(list, 1, numbers(3000, 1)...)
+			return slices.Insert(list, 0, numbers(6000, 3001)...)
+		})
+		wait(time.Hour)
+		assert.Equal(t, numbers(1, 6000), db.stored())
+	})
+}
+
 func TestServerThatIsSecondsBehindHidesAndRepeatsNoRecord(t *testing.T) {
 	const growth = 40 * time.Minute // while records are inserted
 	inTurn := func(request int) bool { return request%2 == 0 }
@@ -444,6 +459,24 @@ func TestDeletionBeforeEachPageOfABacklogLosesNoRecord(t *testing.T) {
 }
 
 // 20,000 of the oldest records are deleted between two requests, so that there are fewer pages.
+// Older records than the new ones are deleted with each request.
+func TestDeletionsWhileABacklogOfAListThatIsNewestLastIsReadHideNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 5000)}
+		r, db := start(t, s.pager(20), follow.Options{Window: 20})
+		wait(time.Minute)
+		s.change(func(list []int64) []int64 { return append(list, numbers(10_001, 10_400)...) })
+		s.setEdit(func(int, *page) {
+			if len(db.stored()) == 0 {
+				s.list = s.list[15:]
+			}
+		})
+		wait(time.Hour)
+		assert.Equal(t, numbers(10_001, 10_400), db.stored())
+		assert.Empty(t, r.missing())
+	})
+}
+
 func TestPurgeOfAListThatIsNewestLastCostsFewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1, 21_000)}

@@ -32,6 +32,22 @@ func TestSweepFollowsAMinuteAfterAPollThatFailed(t *testing.T) {
 	})
 }
 
+// Known records stand above the page that fails. Otherwise, the next sweep would follow after ten minutes.
+func TestSweepFollowsAMinuteAfterAPollThatWasCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		s.setFail(failFrom(2, errFailed))
+		s.prepend(1001)
+		wait(time.Minute)
+		require.Equal(t, []int64{1001}, db.stored())
+		s.insertAt(100, 1002)
+		s.setFail(nil)
+		wait(2 * time.Minute)
+		assert.Equal(t, []int64{1001, 1002}, db.stored())
+	})
+}
+
 // An outage begins after page 1. The page behind the last one fails, too, and is not the end of the list then.
 func TestOutageThatBeginsAtTheLastPageLosesNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

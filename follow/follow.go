@@ -114,14 +114,13 @@ type Follower[T any] struct {
 	position        position
 	stored          string    // the position that was stored last
 	sweepAt         time.Time // the poll at this time or later is a sweep; zero: the first poll
-	growth          int64     // the most by which the list has grown from the latest sweep on; see reading.grown
 	hasSeveralPages bool      // the list has had several pages
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
 // the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
-// or a number that is negative or too large. Without Created, or if responses report neither a total nor a number
-// of pages, the newest record must stand at the start of the list.
+// or a number that is negative or too large. If responses report neither a total nor a number of pages, or if neither
+// the creation times nor the ids show an order, the newest record must stand at the start of the list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
 	case pager.Fetch == nil:
@@ -255,7 +254,7 @@ func (f *Follower[T]) loadPosition(ctx context.Context) error {
 		return errorf(format, position.List, f.list.pager.Name)
 	}
 	position.List, position.Writer = f.list.pager.Name, f.writer
-	f.position, f.stored, f.growth = position, text, 0
+	f.position, f.stored = position, text
 	return nil
 }
 

@@ -97,8 +97,14 @@ func isNoSuchPage(err error) bool {
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }
 
-// isOfClient reports whether the service rejects the client, and not the page.
-func isOfClient(err error) bool {
-	e, ok := errors.AsType[*msgpush.APIError](err)
-	return ok && (e.KeyRejected || e.HTTPStatus == http.StatusTooManyRequests)
+// mayBeOfRecord reports whether a record may be the cause of the error of its page, and not an outage, a quota or the
+// key. A service that crashes with a record responds with HTTP 500, and a gateway in front of it with HTTP 502.
+func mayBeOfRecord(err error) bool {
+	apiErr, isResponse := errors.AsType[*msgpush.APIError](err)
+	if isResponse {
+		isCrash := apiErr.HTTPStatus == http.StatusInternalServerError || apiErr.HTTPStatus == http.StatusBadGateway
+		return isCrash || !apiErr.Retryable && !apiErr.KeyRejected
+	}
+	requestErr, hasNoResponse := errors.AsType[*msgpush.RequestError](err)
+	return !hasNoResponse || !requestErr.NotProcessed // otherwise, dialing failed
 }

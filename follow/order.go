@@ -1,79 +1,113 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"example.com/msgpush"
 )
 
+// An order says at which end of a list the newest record stands.
+type order int
+
+const (
+	unknownOrder order = iota
+	newestFirst
+	newestLast
+)
+
 var errWrongEnd = errorf("%w: the newest record was searched at the wrong end so far", ErrMissing)
 
-// checkOrder finds out at which end of the list the newest record stands. Until a sweep has found that out, the newest
-// record is expected at the start of a list with several pages. checkOrder returns errWrongEnd if that was wrong.
-func (f *Follower[T]) checkOrder(ctx context.Context, p *place[T], isSweep bool) error {
-	if f.position.HasOrder || p.number != 1 || p.list.pages == 0 {
+// learnOrder finds out the order of the list. Until a sweep has found it, the newest record is expected at the start of
+// a list with several pages. As long as records are missing, each sweep finds it out again, since the records of the
+// first start may have had unusual times. learnOrder returns errWrongEnd if the other end was searched so far.
+func (f *Follower[T]) learnOrder(ctx context.Context, p *place[T], isSweep bool) error {
+	mayBeWrong := isSweep && f.steps.areFailing(ofList)
+	isKnown := f.position.HasOrder && !mayBeWrong
+	if isKnown || p.list.pages == 0 {
 		return nil
 	}
-	if p.list.pages == 1 { // which has the newest record in any case
-		f.position.NewestLast = areNewestLast(p.list.times(p.page))
-		return nil
+	if !f.position.HasOrder { // a single page has the newest record in any case
+		f.position.NewestLast = p.list.pages == 1 && p.list.orderOf(p.page.List, nil) == newestLast
 	}
-	f.position.NewestLast = false
 	isDue := isSweep || !f.hasSeveralPages // a burst may have made several pages of one
-	f.hasSeveralPages = true
-	if isDue {
-		f.position.NewestLast, f.position.HasOrder = p.list.findOrder(ctx, p.page)
+	if p.list.pages == 1 || !isDue {
+		return nil
 	}
-	if f.position.NewestLast && f.position.started && !f.position.Whole {
+	f.hasSeveralPages = true
+	found := p.list.findOrder(ctx, p)
+	if found == unknownOrder {
+		return nil
+	}
+	wasOther := f.position.NewestLast != (found == newestLast)
+	f.position.HasOrder, f.position.NewestLast = true, found == newestLast
+	if wasOther && f.position.started && !f.position.Whole {
 		return errWrongEnd
 	}
 	return nil
 }
 
-// findOrder compares the creation times of page 1 and of the last page.
-func (l *list[T]) findOrder(ctx context.Context, page1 *msgpush.Page[T]) (newestLast, isFound bool) {
-	first := l.times(page1)
-	if len(first) == 0 {
-		return false, false
+// findOrder compares the records of page 1 and of the last page.
+func (l *list[T]) findOrder(ctx context.Context, p *place[T]) order {
+	pages, page1 := l.pages, p.page
+	if p.number != 1 {
+		var err error
+		page1, err = l.page(ctx, 1)
+		if err != nil {
+			return unknownOrder
+		}
 	}
-	pages := l.pages
-	last := l.lastTimes(ctx)
+	last := l.lastRecords(ctx)
 	hasGrown := l.pages != pages // then newer records may have moved to that page
 	if ctx.Err() != nil || hasGrown {
-		return false, false
+		return unknownOrder
 	}
-	if len(last) < minTimes { // then page 1 decides
-		times := append(first, last...)
-		newestLast = areNewestLast(times)
-		return newestLast, newestLast || areNewestFirst(times)
+	return l.orderOf(page1.List, last)
+}
+
+// lastRecords returns the records of the last page and, if it is short, of the page before, unless that is page 1. It
+// returns none if a page fails: some services refuse deep pages.
+func (l *list[T]) lastRecords(ctx context.Context) []T {
+	pages := l.pages
+	last, err := l.page(ctx, pages)
+	if err != nil {
+		return nil
 	}
-	newestLast = areLater(last, first)
-	return newestLast, newestLast || areLater(first, last)
+	isShort := len(last.List) < minTimes && pages > 2
+	if !isShort {
+		return last.List
+	}
+	before, err := l.page(ctx, pages-1)
+	if err != nil {
+		return nil
+	}
+	return slices.Concat(before.List, last.List)
+}
+
+// orderOf returns the order of a list by some of its first and some of its last records: by their creation times or, if
+// they have none, by their ids, which usually increase.
+func (l *list[T]) orderOf(first, last []T) order {
+	firstTimes, lastTimes := l.times(first), l.times(last)
+	if len(firstTimes) == 0 {
+		return l.orderOfIDs(slices.Concat(first, last))
+	}
+	if len(lastTimes) < minTimes { // then the first records decide
+		times := slices.Concat(firstTimes, lastTimes)
+		half := len(times) / 2
+		firstTimes, lastTimes = times[:half], times[half:]
+	}
+	switch {
+	case areLater(lastTimes, firstTimes):
+		return newestLast
+	case areLater(firstTimes, lastTimes):
+		return newestFirst
+	}
+	return unknownOrder
 }
 
 // minTimes is the number of times that stand for the end of a list: a single one may be wrong.
 const minTimes = 3
-
-// lastTimes returns the times of the last page and, if it is short, of the page before, unless that is page 1. It
-// returns none if a page fails.
-func (l *list[T]) lastTimes(ctx context.Context) (times []msgpush.DateTime) {
-	pages := l.pages
-	page, err := l.page(ctx, pages)
-	if err != nil {
-		return nil
-	}
-	times = l.times(page)
-	isShort := len(times) < minTimes && pages > 2
-	if !isShort {
-		return times
-	}
-	page, err = l.page(ctx, pages-1)
-	if err != nil {
-		return nil
-	}
-	return append(l.times(page), times...)
-}
 
 // areLater reports whether seven eighths of some times are later than seven eighths of others: single times may be
 // wrong, many may be equal, and the times may have nothing to do with the order.
@@ -85,23 +119,29 @@ func areLater(times, others []msgpush.DateTime) bool {
 	return times[len(times)/8] > others[len(others)-1-len(others)/8]
 }
 
-// areNewestFirst compares the first half of the times of a page with the other half.
-func areNewestFirst(times []msgpush.DateTime) bool {
-	half := len(times) / 2
-	return areLater(times[:half], times[half:])
-}
-
-func areNewestLast(times []msgpush.DateTime) bool {
-	half := len(times) / 2
-	return areLater(times[half:], times[:half])
-}
-
-// times returns the valid creation times of a page.
-func (l *list[T]) times(page *msgpush.Page[T]) (times []msgpush.DateTime) {
-	for _, record := range page.List {
+// times returns the valid creation times of records.
+func (l *list[T]) times(records []T) (times []msgpush.DateTime) {
+	for _, record := range records {
 		if created := l.created(record); created != "" {
 			times = append(times, created)
 		}
 	}
 	return times
+}
+
+// minIDs is the number of ids that decide on an order: a few random ones may be sorted.
+const minIDs = 10
+
+func (l *list[T]) orderOfIDs(records []T) order {
+	descending := func(a, b T) int { return cmp.Compare(l.pager.ID(b), l.pager.ID(a)) }
+	ascending := func(a, b T) int { return cmp.Compare(l.pager.ID(a), l.pager.ID(b)) }
+	switch {
+	case len(records) < minIDs:
+		return unknownOrder
+	case slices.IsSortedFunc(records, ascending):
+		return newestLast
+	case slices.IsSortedFunc(records, descending):
+		return newestFirst
+	}
+	return unknownOrder
 }

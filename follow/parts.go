@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"example.com/msgpush"
 )
@@ -20,7 +19,7 @@ func (l *list[T]) inParts(ctx context.Context, number int, err error) (*msgpush.
 	reported := l.badPages[number]
 	delete(l.badPages, number)
 	var s split[T]
-	if !l.readParts(ctx, &s, (number-1)*size, number*size, err) {
+	if !l.readParts(ctx, &s, (number-1)*size, number*size) {
 		return nil, err
 	}
 	failures := l.retryRecords(ctx, s.parts)
@@ -58,26 +57,26 @@ type part[T any] struct {
 // readParts requests the records at the offsets from one to below another one in pages of half as many. Up to five are
 // requested one by one. A page that fails is requested in parts, too. The first and the last page may also have other
 // records, which are recognized by their ids. readParts returns false if the service is at fault.
-func (l *list[T]) readParts(ctx context.Context, s *split[T], from, to int, err error) bool {
+func (l *list[T]) readParts(ctx context.Context, s *split[T], from, to int) bool {
 	before := len(s.parts)
 	size := (to - from + 1) / 2
 	if to-from <= 5 {
 		size = 1
 	}
 	for offset := from / size * size; offset < to; offset += size {
-		if !l.waitAfter(ctx, err) {
-			return false
-		}
 		p := part[T]{PageRequest: msgpush.PageRequest{Current: offset/size + 1, PageSize: size}}
-		p.page, err = l.request(ctx, p.PageRequest)
+		page, err := l.request(ctx, p.PageRequest)
+		p.page = page
 		isReadable := true
 		switch {
 		case s.isBehindEnd(p):
 			s.isEnd = true
+		case err != nil && !mayBeOfRecord(err):
+			return false
 		case p.page != nil:
 			isReadable = s.add(p)
 		case size > 1:
-			isReadable = l.readParts(ctx, s, max(from, offset), min(to, offset+size), err)
+			isReadable = l.readParts(ctx, s, max(from, offset), min(to, offset+size))
 		default:
 			s.parts = append(s.parts, p)
 			s.inRow++
@@ -142,13 +141,4 @@ func (s *split[T]) join() *msgpush.Page[T] {
 		page.List = append(page.List, p.page.List...)
 	}
 	return page
-}
-
-// waitAfter waits for the Retry-After of an error. It reports whether that is at most a minute.
-func (l *list[T]) waitAfter(ctx context.Context, err error) bool {
-	wait := retryAfter(err)
-	if 0 < wait && wait <= time.Minute {
-		l.steps.sleep(ctx, l.steps.spread(wait))
-	}
-	return wait <= time.Minute
 }

@@ -110,7 +110,7 @@ func TestOutageAfterABadRecordCostsFewRequests(t *testing.T) {
 		startOn(t, s)
 		s.setFail(s.failsWith(1000))
 		wait(time.Hour)
-		s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 503}))
+		s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 503, Retryable: true}))
 		before := s.count()
 		wait(24 * time.Hour)
 		assert.Less(t, s.count()-before, 24*60+100)
@@ -236,6 +236,28 @@ func TestBadRecordInAShortListOfAServiceThatFailsBehindTheEnd(t *testing.T) {
 	})
 }
 
+// One part fails once, while the service is overloaded. More than Window new records stand above.
+func TestOutageOfOnePartLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := start(t, s.pager(20), follow.Options{Window: 20})
+		wait(time.Minute)
+		isBad, hasFailed := s.failsWith(1045), false
+		s.setFail(func(number int) error {
+			if s.size == 10 && number == 6 && !hasFailed {
+				hasFailed = true
+				return &msgpush.APIError{HTTPStatus: 503, Retryable: true}
+			}
+			return isBad(number)
+		})
+		s.prepend(numbers(1001, 1100)...)
+		wait(time.Hour)
+		assert.True(t, hasFailed)
+		assert.Equal(t, slices.DeleteFunc(numbers(1001, 1100), func(n int64) bool { return n == 1045 }), db.stored())
+		assert.Len(t, r.missing(), 1)
+	})
+}
+
 // An outage may end at any request. A failing call may take a minute.
 func TestOutageThatEndsWhileAPageIsReadInPartsLosesNoRecord(t *testing.T) {
 	for _, failing := range []time.Duration{5 * time.Second, time.Minute} {
@@ -344,26 +366,6 @@ func TestPage1ThatIsReadInPartsIsNotTheWholeList(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsKeptBetweenTheParts(t *testing.T) {
-	for name, tt := range map[string]struct {
-		wait     time.Duration
-		requests int // in an hour, at most
-	}{
-		"a short one": {20 * time.Second, 180},
-		"a long one":  {5 * time.Minute, 13},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			s := &service{list: numbers(1000, 1)}
-			startOn(t, s)
-			s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 503, RetryAfter: tt.wait}))
-			before := s.count()
-			wait(time.Hour)
-			assert.LessOrEqual(t, s.count()-before, tt.requests)
-			assert.Equal(t, 20, s.size, "no part was requested last")
-		})
-	}
-}
-
 // The error of a page behind the last record is the end, and not a bad record.
 func TestListThatEndsOnAPageThatIsReadInParts(t *testing.T) {
 	for name, errOfEnd := range map[string]error{
@@ -422,9 +424,9 @@ func TestPageWithoutReadableRecordsStopsThePollWithAnError(t *testing.T) {
 				p.List = nil // of the page with this number and ten records
 			}
 		}},
-		"a long Retry-After": {size: 20, fail: func(s *service, number int) error {
+		"a service that is overloaded by it": {size: 20, fail: func(s *service, number int) error {
 			if s.failsWith(1012)(number) != nil {
-				return &msgpush.APIError{HTTPStatus: 503, RetryAfter: 2 * time.Minute}
+				return &msgpush.APIError{HTTPStatus: 503, Retryable: true}
 			}
 			return nil
 		}},
@@ -449,19 +451,24 @@ func TestPageWithoutReadableRecordsStopsThePollWithAnError(t *testing.T) {
 
 // An outage may last for hours.
 func TestOutageCostsFewRequests(t *testing.T) {
-	down := &msgpush.APIError{HTTPStatus: 503}
+	down := &msgpush.APIError{HTTPStatus: 503, Retryable: true}
+	broken := &msgpush.APIError{HTTPStatus: 500}
+	busy := &msgpush.APIError{HTTPStatus: 429, Retryable: true}
 	for name, tt := range map[string]struct {
 		first    int // page that fails
 		err      error
 		requests int // a minute, at most
 		parts    bool
 	}{
-		"of the service":       {first: 1, err: down, requests: 1, parts: true},
-		"of pages but page 1":  {first: 2, err: down, requests: 6, parts: true},
+		"of the service":       {first: 1, err: down, requests: 1},
+		"of pages but page 1":  {first: 2, err: down, requests: 3},
+		"by a fault":           {first: 1, err: broken, requests: 2, parts: true},
+		"by a fault of page 2": {first: 2, err: broken, requests: 6, parts: true},
+		"without a connection": {first: 1, err: &msgpush.RequestError{NotProcessed: true}, requests: 1},
 		"with rejected keys":   {first: 1, err: &msgpush.APIError{HTTPStatus: 401, KeyRejected: true}, requests: 1},
-		"with a spent quota":   {first: 1, err: &msgpush.APIError{HTTPStatus: 429}, requests: 1},
+		"with a spent quota":   {first: 1, err: busy, requests: 1},
 		"with keys of page 2":  {first: 2, err: &msgpush.APIError{HTTPStatus: 401, KeyRejected: true}, requests: 3},
-		"with quota of page 2": {first: 2, err: &msgpush.APIError{HTTPStatus: 429}, requests: 3},
+		"with quota of page 2": {first: 2, err: busy, requests: 3},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: numbers(1000, 1)}
@@ -485,8 +492,8 @@ func TestOutageCostsFewRequests(t *testing.T) {
 // the follower waits.
 func TestBadRecordOfAListThatGrowsStopsNoPoll(t *testing.T) {
 	for name, err := range map[string]*msgpush.APIError{
-		"without Retry-After": {HTTPStatus: 500},
-		"with Retry-After":    {HTTPStatus: 503, Retryable: true, RetryAfter: time.Second},
+		"of the service": {HTTPStatus: 500},
+		"of a gateway":   {HTTPStatus: 502, Retryable: true},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s := &service{list: numbers(1000, 1)}

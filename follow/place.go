@@ -3,7 +3,6 @@ package follow
 import (
 	"context"
 	"math"
-	"math/bits"
 	"slices"
 
 	"example.com/msgpush"
@@ -16,6 +15,7 @@ type place[T any] struct {
 	number     int
 	page       *msgpush.Page[T]
 	isMissing  bool  // the request of the page failed, perhaps since the list ends before it: page is empty
+	total      int64 // the latest one; 0: not reported
 	highest    int   // the highest page number so far
 	backs      int   // how often the reading went back from there
 	lowest     int64 // the lowest total so far; 0: none was reported
@@ -26,16 +26,17 @@ type place[T any] struct {
 // begin goes to the page that probably has the newest record. It returns an error if ctx has ended, or if the page
 // fails. Page 1 is requested until that succeeds.
 func (p *place[T]) begin(ctx context.Context, number int) error {
-	attempts := required
+	attempts := required.attempts()
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	page, err := p.request(ctx, number, ofPoll, need{attempts: attempts})
+	page, err := p.request(ctx, number, ofPoll, attempts, false)
 	if err != nil {
 		p.list.forget() // the list may not have this page any more
 		return err
 	}
-	p.number, p.page, p.highest, p.lowest = number, page, number, page.Total
+	p.number, p.highest = number, number
+	p.page, p.total, p.lowest = page, page.Total, page.Total
 	return nil
 }
 
@@ -48,32 +49,39 @@ func (p *place[T]) items() []item[T] {
 	return items
 }
 
-// next goes to the next page inward. While the total falls, records may have moved to pages that were read
-// before: next goes back to the first of them then, if that is needed.
-func (p *place[T]) next(ctx context.Context, n need) error {
+// next goes to the next page inward, or back.
+func (p *place[T]) next(ctx context.Context, n nextPage) error {
 	number := p.inward()
 	if number > p.highest {
 		p.highest, p.backs = number, 0
 	}
 	page, err := p.inner(ctx, number, n)
-	for n.goesBack && err == nil && p.hasShrunk(page) && p.backs < maxBacks {
+	for err == nil && n.goesBack && p.hasShrunk(page) && p.backs < maxBacks {
 		p.backs++
-		page, err = p.inner(ctx, number, n) // another server may have been behind
-		if err != nil || !p.hasShrunk(page) {
-			break
-		}
-		moved := 1 + (p.page.Total-page.Total-1)/int64(max(1, p.list.longest)) // pages
-		number = int(max(1, int64(number)-moved))
-		p.page = page // the latest total
-		page, err = p.inner(ctx, number, n)
+		number, page, err = p.back(ctx, number, n)
 	}
-	if err != nil && p.list.endsBefore(number) { // some services fail for such a page
+	isEnd := err != nil && p.list.endsBefore(number) // some services fail for such a page
+	if isEnd {
 		page, err = nil, nil
 	}
 	if err == nil {
 		p.enter(number, page)
 	}
 	return err
+}
+
+// back requests a page once more after a total that has fallen, since it may be of a server that is behind. If the
+// total has fallen again, records may have moved to pages that were read before, and back goes to the first of these.
+func (p *place[T]) back(ctx context.Context, number int, n nextPage) (int, *msgpush.Page[T], error) {
+	page, err := p.inner(ctx, number, n)
+	if err != nil || !p.hasShrunk(page) {
+		return number, page, err
+	}
+	pages := 1 + (p.total-page.Total-1)/int64(max(1, p.list.longest))
+	number = int(max(1, int64(number)-pages))
+	p.total = page.Total
+	page, err = p.inner(ctx, number, n)
+	return number, page, err
 }
 
 // inward returns the number of the page that follows. If the newest record is on the last page, that page may
@@ -91,7 +99,7 @@ func (p *place[T]) inward() int {
 // hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
 // move them to pages that follow.
 func (p *place[T]) hasShrunk(page *msgpush.Page[T]) bool {
-	return !p.newestLast && page != nil && 0 < page.Total && page.Total < p.page.Total
+	return !p.newestLast && page != nil && 0 < page.Total && page.Total < p.total
 }
 
 // enter makes a page the one that the reading has reached. The page is nil if the list ends before it.
@@ -100,7 +108,7 @@ func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 	if p.isMissing {
 		page = new(msgpush.Page[T])
 	}
-	p.number, p.page = number, page
+	p.number, p.page, p.total = number, page, page.Total
 	isLower := 0 < page.Total && page.Total < p.lowest
 	if isLower || p.lowest == 0 {
 		p.lowest = page.Total
@@ -142,38 +150,41 @@ func (p *place[T]) isAtEnd() bool {
 // inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
 // below the records of the first two pages.
 func (p *place[T]) mayHaveInserted() bool {
-	inserted := p.page.Total - p.lowest
+	inserted := p.total - p.lowest
 	above := int64(p.number-1) * int64(p.list.longest)
 	return !p.newestLast && inserted > above
 }
 
 // inner requests another page than the newest one. While it waits, a bad record may move to the next page: so the
 // attempts count from the last page with a record that was not read before.
-func (p *place[T]) inner(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
-	n.attempts = max(1, n.attempts-p.failures)
+func (p *place[T]) inner(ctx context.Context, number int, n nextPage) (*msgpush.Page[T], error) {
 	wasFailing := p.list.steps.areFailing(ofSweep)
-	page, err := p.request(ctx, number, ofSweep, n)
+	attempts := max(1, n.attempts()-p.failures)
+	page, err := p.request(ctx, number, ofSweep, attempts, n.mayEnd)
 	if err == nil && !wasFailing { // it failed for a moment at most
 		p.list.steps.succeeded(ofSweep)
 	}
 	return page, err
 }
 
-// request requests a page several times. It returns nil if the page seems to be behind the end of the list. After the
-// last attempt, it reads the page in parts; with many attempts, after the fifth one, the tenth one, the twentieth one
-// and so on: an outage may last for hours. A page that was read in parts before is read so after the first attempt.
-func (p *place[T]) request(ctx context.Context, number int, c cause, n need) (page *msgpush.Page[T], err error) {
+// request requests a page several times, and then in parts. It returns nil if the page seems to be behind the end of
+// the list. With many attempts, the page is read in parts after the fifth and each tenth one: an outage may last for
+// hours. A page that was read in parts before is read so after the first attempt.
+func (p *place[T]) request(
+	ctx context.Context, number int, c cause, attempts int, mayEnd bool,
+) (*msgpush.Page[T], error) {
 	l, s := p.list, p.list.steps
-	err = s.untilSuccess(ctx, c, n.attempts, s.pageWait, func(attempt int) (err error) {
+	var page *msgpush.Page[T]
+	err := s.untilSuccess(ctx, c, attempts, s.pageWait, func(attempt int) (err error) {
 		page, err = l.page(ctx, number)
-		isOver := err == nil || l.isBehindEnd(number, n.mayEnd, err)
+		isOver := err == nil || l.isBehindEnd(number, mayEnd, err)
 		if isOver {
 			return nil
 		}
 		p.failures++
 		_, isBad := l.badPages[number]
-		isDue := isBad || attempt == n.attempts || isFifthOrDoubled(attempt)
-		if isDue && !isOfClient(err) {
+		isDue := isBad || attempt == attempts || attempt == 5 || attempt%10 == 0
+		if isDue && mayBeOfRecord(err) {
 			page, err = l.inParts(ctx, number, err)
 		}
 		return err
@@ -182,10 +193,4 @@ func (p *place[T]) request(ctx context.Context, number int, c cause, n need) (pa
 		s.mustWait = max(s.mustWait, s.spread(retryAfter(err)))
 	}
 	return page, err
-}
-
-// isFifthOrDoubled reports whether an attempt is the fifth one, or has twice the number of another such one.
-func isFifthOrDoubled(attempt int) bool {
-	isPowerOf2 := bits.OnesCount(uint(attempt/5)) == 1
-	return attempt%5 == 0 && isPowerOf2
 }

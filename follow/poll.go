@@ -31,7 +31,7 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	hasEmptied := isEmpty && !f.position.Empty
 	f.position.Empty = isEmpty
 	newItems := r.newItems()
-	f.growth = max(f.growth, r.grown(len(newItems)))
+	f.position.growth = max(f.position.growth, r.grown(len(newItems)))
 	switch {
 	case r.ending == cut && r.knownCount > 0:
 		f.sweepSoon()
@@ -85,9 +85,9 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	stamps := r.notNew(newItems)
-	if r.isSweep || f.growth > 0 { // a total may be too low for a minute: only a sweep that is due makes Total smaller
-		f.position.Total += f.growth
-		f.growth = r.grown(len(newItems)) // at most 0 by the new Total
+	if r.isSweep || f.position.growth > 0 { // a total may be too low for a minute: only a sweep that is due makes Total smaller
+		f.position.Total += f.position.growth
+		f.position.growth = r.grown(len(newItems)) // at most 0 by the new Total
 	}
 	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
 	hasNewlyKnown = f.position.keep(stamps, f.maxKnown())
@@ -113,15 +113,15 @@ func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*read
 			}
 			return r, nil
 		}
-		next := r.needOfNextPage()
-		if next.attempts == notNeeded {
+		next := r.nextPage()
+		if next.need == notNeeded {
 			return r, nil
 		}
 		err := p.next(ctx, next)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
-		isAboveKnown := next.attempts == required && r.knownCount == 0
+		isAboveKnown := next.need == required && r.knownCount == 0
 		if err != nil && isAboveKnown && !f.refusesPages() {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T], isSweep bool)
 		if err := p.begin(ctx, f.newestNumber(l)); err != nil {
 			return nil, err
 		}
-		if err := f.checkOrder(ctx, p, isSweep); err != nil {
+		if err := f.learnOrder(ctx, p, isSweep); err != nil {
 			return nil, err
 		}
 		if p.number == f.newestNumber(l) {

@@ -17,6 +17,7 @@ type position struct {
 	started bool          // the first start has ended
 	known   map[int64]int // the known ids; an id that was seen later has a greater number
 	next    int           // such a number
+	growth  int64         // the most by which the list has grown since the latest sweep that was due; see reading.grown
 }
 
 // A storedPosition is the JSON of a position.

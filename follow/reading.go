@@ -101,33 +101,43 @@ func (r *reading[T]) hasDepth() bool { return r.knownCount+r.missed+r.unknown >=
 // none is known, it has read all that it will find.
 func (r *reading[T]) endsSweep() bool { return r.isSweep || r.knownCount == 0 || r.hasDepth() }
 
-// A need says how the next page is requested.
-type need struct {
-	attempts int
-	mayEnd   bool // an error may mean that the list ends before the page
+// A need says whether a page is needed.
+type need int
+
+const (
+	notNeeded need = iota
+	optional
+	required // without it, the poll fails or is cut
+)
+
+// attempts returns how often the page is requested.
+func (n need) attempts() int {
+	if n == optional {
+		return 2
+	}
+	return 5
+}
+
+// A nextPage says how the next page is requested.
+type nextPage struct {
+	need
+	mayEnd   bool // an error may mean that the list ends before it
 	goesBack bool // if the total falls, earlier pages are requested again
 }
 
-// The attempts for the next page.
-const (
-	notNeeded = 0
-	optional  = 2
-	required  = 5
-)
-
-func (r *reading[T]) needOfNextPage() need {
-	attempts := r.attempts()
-	return need{
-		attempts: attempts,
-		mayEnd:   attempts == optional || len(r.position.known) == 0, // otherwise, known records must follow
+func (r *reading[T]) nextPage() nextPage {
+	n := r.needOfNextPage()
+	return nextPage{
+		need:     n,
+		mayEnd:   n == optional || len(r.position.known) == 0, // otherwise, known records must follow
 		goesBack: r.knownCount == 0 || r.isIncomplete,
 	}
 }
 
-// attempts applies the rules of first starts, polls and sweeps.
-func (r *reading[T]) attempts() int {
+// needOfNextPage applies the rules of first starts, polls and sweeps.
+func (r *reading[T]) needOfNextPage() need {
 	if !r.position.started {
-		return r.attemptsOfFirstStart()
+		return r.needOfFirstStart()
 	}
 	mayHaveLate := r.hasUnknown && r.knownCount < r.window
 	switch {
@@ -141,7 +151,7 @@ func (r *reading[T]) attempts() int {
 	return notNeeded
 }
 
-func (r *reading[T]) attemptsOfFirstStart() int {
+func (r *reading[T]) needOfFirstStart() need {
 	if len(r.items) >= 2*r.window {
 		return notNeeded
 	}

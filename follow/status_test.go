@@ -197,6 +197,24 @@ func TestCheckFailsUntilTheNextSweepIfNoKnownRecordIsLeft(t *testing.T) {
 	})
 }
 
+// Others may have got the same Retry-After.
+func TestRetryAfterIsProlongedAtRandom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(50, 1)}
+		r := newRun(t, s.pager(20), follow.Options{})
+		r.SetRandom(func(d time.Duration) time.Duration { return d - 1 })
+		r.start(t, &database{})
+		wait(time.Minute)
+		s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 429, Retryable: true, RetryAfter: 100 * time.Second}))
+		wait(12 * time.Second)
+		before := s.count()
+		wait(97 * time.Second)
+		assert.Equal(t, before, s.count())
+		wait(13 * time.Second)
+		assert.Equal(t, before+1, s.count())
+	})
+}
+
 func TestRetryAfterDelaysThePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(50, 1)}

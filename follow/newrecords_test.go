@@ -414,66 +414,6 @@ func TestFirstStartNeedsOnlyOnePageSize(t *testing.T) {
 	}
 }
 
-// Five records have the same time.
-func TestListThatIsNewestLastIsFollowedThoughManyTimesAreEqual(t *testing.T) {
-	for _, existing := range []int64{0, 10, 1000} {
-		inBubble(t, fmt.Sprintf("%d records at the first start", existing), func(t *testing.T) {
-			s := &service{list: numbers(1, 1000)[:existing]}
-			s.created = func(n int64) msgpush.DateTime { return created(n / 5) }
-			r, db := startOn(t, s)
-			for n := existing; n < existing+1000; n += 5 {
-				s.change(func(list []int64) []int64 { return append(list, numbers(n+1, n+5)...) })
-				wait(time.Second)
-			}
-			wait(time.Hour)
-			slices.Sort(db.records) // the first five do not show the order
-			assert.Equal(t, numbers(existing+1, existing+1000), db.records)
-			assert.Empty(t, r.errors())
-		})
-	}
-}
-
-// Migrated records have one time. Then a queue is flushed in reverse.
-func TestSingleWrongTimesHideNoOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1, 1000), created: func(n int64) msgpush.DateTime {
-			switch n % 10 {
-			case 3:
-				return created(1)
-			case 7:
-				return created(5000)
-			}
-			return created(n)
-		}}
-		_, db := startOn(t, s)
-		s.change(func(list []int64) []int64 { return append(list, 1001, 1002) })
-		wait(time.Minute)
-		assert.Equal(t, []int64{1001, 1002}, db.stored())
-	})
-}
-
-func TestFewTimesAmongManyEqualOnesDecideNoOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		s.created = func(n int64) msgpush.DateTime {
-			switch {
-			case n <= 1000:
-				return created(1)
-			case n <= 1005:
-				return created(2000 - n)
-			}
-			return created(n)
-		}
-		r, db := startOn(t, s)
-		s.prepend(1001, 1002, 1003, 1004, 1005)
-		wait(time.Hour)
-		s.prepend(1006)
-		wait(time.Minute)
-		assert.Equal(t, numbers(1001, 1006), db.stored())
-		assert.Empty(t, r.errors())
-	})
-}
-
 func TestListThatIsEmptyForAMomentAtTheFirstStartIsNotNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -493,37 +433,6 @@ func TestListThatIsEmptyForAMomentAtTheFirstStartIsNotNew(t *testing.T) {
 	})
 }
 
-// The first reading of a first start, or all polls so far, may have begun at the wrong end.
-func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
-	for name, tt := range map[string]struct {
-		failing []int64 // records, at first
-		until   time.Duration
-		missing int
-	}{
-		"in the second reading": {failing: []int64{500, 161, 162, 163}, until: 100 * time.Millisecond, missing: 0},
-		"after the first start": {failing: []int64{500, 161, 162, 163}, until: time.Minute, missing: 1},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			begin := time.Now()
-			s := &service{list: numbers(1, 500)}
-			s.created = func(n int64) msgpush.DateTime { return created(max(n, 20)) } // does not show the order on page 1
-			s.fail = func(number int) error {
-				if time.Since(begin) < tt.until {
-					return s.failsWith(tt.failing...)(number)
-				}
-				return nil
-			}
-			r, db := start(t, s.pager(20), follow.Options{})
-			wait(time.Hour)
-			assert.Empty(t, db.records)
-			assert.Len(t, r.missing(), tt.missing)
-			s.change(func(list []int64) []int64 { return append(list, 1001) })
-			wait(time.Minute)
-			assert.Equal(t, []int64{1001}, db.records)
-		})
-	}
-}
-
 // A service may hide a record for days, or give its id again.
 func TestRecordIsForgottenWhenFourWindowsOfOthersHaveBeenSeenSince(t *testing.T) {
 	for others, want := range map[int64]bool{39: false, 40: true} {
@@ -538,23 +447,6 @@ func TestRecordIsForgottenWhenFourWindowsOfOthersHaveBeenSeenSince(t *testing.T)
 			s.prepend(1000)
 			wait(time.Minute)
 			assert.Equal(t, want, slices.Contains(db.stored(), 1000))
-		})
-	}
-}
-
-// Many services sort by a time in seconds. The last page has one record, so the page before decides, too.
-func TestOrderIsFoundAlthoughTheTimesOfPage1AreEqual(t *testing.T) {
-	for _, equal := range []int64{9, 13, 20} {
-		inBubble(t, fmt.Sprintf("%d of 20 times", equal), func(t *testing.T) {
-			s := &service{list: numbers(1, 401)}
-			s.created = func(n int64) msgpush.DateTime { return created(max(n, equal)) }
-			r, db := startOn(t, s)
-			for n := int64(402); n <= 415; n++ {
-				s.change(func(list []int64) []int64 { return append(list, n) })
-				wait(time.Hour)
-			}
-			assert.Equal(t, numbers(402, 415), db.stored())
-			assert.Empty(t, r.missing())
 		})
 	}
 }
@@ -627,25 +519,4 @@ func TestRecordBelowWindowKnownOnesIsReportedAfterASweepThatWasCut(t *testing.T)
 		require.Len(t, r.missing(), 1)
 		assert.ErrorContains(t, r.missing()[0], "1 were first seen below 25 known ones")
 	})
-}
-
-// The oldest record has a time that is too late.
-func TestSingleWrongTimeDoesNotDecideOnTheOrder(t *testing.T) {
-	for _, length := range []int64{21, 41} {
-		inBubble(t, fmt.Sprintf("%d records", length), func(t *testing.T) {
-			s := &service{list: numbers(length, 1)}
-			s.created = func(n int64) msgpush.DateTime {
-				if n == 1 {
-					return created(5000)
-				}
-				return created(n)
-			}
-			_, db := startOn(t, s)
-			for n := int64(1001); n <= 1600; n++ {
-				s.prepend(n)
-				wait(time.Minute)
-			}
-			assert.Equal(t, numbers(1001, 1600), db.stored())
-		})
-	}
 }
