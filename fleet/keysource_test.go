@@ -137,6 +137,31 @@ func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
 	}
 }
 
+// The delays of a replica are 1, 2 and 4 s after three failures. After a fetch that helps, they begin with 1 s again.
+func TestFetchThatHelpsMakesTheNextDelayTheShortest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun []time.Time
+		c := fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
+			begun = append(begun, time.Now())
+			if n := len(begun); n != 4 && n < 6 {
+				return "", time.Time{}, errors.New("no key")
+			}
+			return fmt.Sprint("key-", len(begun)), time.Time{}, nil
+		}}
+		source := newSources(t, 1, connect(t, newStore(t)), c)[0]
+		fetchUntil := func(want, rejected string) {
+			for key := ""; key != want; time.Sleep(10 * time.Millisecond) {
+				key, _ = source.AccessKey(t.Context(), rejected)
+			}
+		}
+		fetchUntil("key-4", "")
+		time.Sleep(time.Minute)
+		fetchUntil("key-6", "key-4")
+		assert.Greater(t, begun[3].Sub(begun[2]), 4*time.Second)
+		assert.Less(t, begun[5].Sub(begun[4]), 3*time.Second)
+	})
+}
+
 // If the claims stayed as short, each fetch would end after another replica had begun the next one,
 // and all keys would be discarded.
 func TestFetchThatIgnoresItsContextIsBackedOff(t *testing.T) {

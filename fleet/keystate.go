@@ -84,7 +84,7 @@ func (s *keyState) adopt(r record) {
 func (s *keyState) reject(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if key != s.current.key || s.rejected == s.current.generation {
+	if key != s.current.key {
 		return
 	}
 	s.rejected = s.current.generation

@@ -336,6 +336,7 @@ func TestWaitForAConnectionIsNoOutage(t *testing.T) {
 
 // The first operation also connects and loads the script, all within one second.
 func TestSupportedLatency(t *testing.T) {
+	skipUnlessAll(t)
 	rdb, service := startRedis(t), newService(t)
 	via := startRelay(t, rdb.addr)
 	via.set(100*time.Millisecond, nil)

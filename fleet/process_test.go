@@ -40,7 +40,7 @@ var all = flag.Bool("all", false, "also run the tests that take long, or need an
 func skipUnlessAll(t *testing.T) {
 	t.Helper()
 	if !*all {
-		t.Skip("takes more than ten seconds: run it with -all")
+		t.Skip("takes long, or needs an idle machine: run it with -all")
 	}
 }
 

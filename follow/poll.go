@@ -85,7 +85,8 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	stamps := r.notNew(newItems)
-	if r.isSweep || f.position.growth > 0 { // a total may be too low for a minute: only a sweep that is due makes Total smaller
+	// A total may be too low for a minute. So only a sweep that is due makes Total smaller.
+	if r.isSweep || f.position.growth > 0 {
 		f.position.Total += f.position.growth
 		f.position.growth = r.grown(len(newItems)) // at most 0 by the new Total
 	}

@@ -99,6 +99,38 @@ func TestAttemptBeginsWithoutResponse(t *testing.T) {
 	})
 }
 
+// A pool counts how often its idle connections were closed.
+type pool struct {
+	roundTripFunc
+	closed int
+}
+
+func (p *pool) CloseIdleConnections() { p.closed++ }
+
+func TestIdleConnectionsAreClosedOnceForEachTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, req := newStep(t)
+		var isSilent bool
+		connections := &pool{roundTripFunc: func(r *http.Request) (*http.Response, error) {
+			if isSilent {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return respond(200, http.NoBody)(r)
+		}}
+		c.Transport = connections
+		for _, step := range []struct {
+			isSilent bool
+			closed   int // so far
+		}{{false, 0}, {true, 0}, {false, 1}, {false, 1}, {true, 1}, {false, 2}, {false, 2}} {
+			isSilent = step.isSilent
+			_, _ = c.attempt(s, req) //nolint:bodyclose // in memory
+			assert.Equal(t, step.closed, connections.closed)
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 func TestErrorAtOnceIsNotReplacedByTimeout(t *testing.T) {
 	errCable := errors.New("the cable is cut")
 	c, s, req := newStep(t)

@@ -161,6 +161,20 @@ func pageOf(list []int64, number, size int) (*response, error) {
 	return &response{PageNum: number, PageSize: size, Total: int64(len(list)), List: list[from:to]}, nil
 }
 
+// A tie hides record 1999 from the first pass. The second one has 2,000 pages, and hardly any of them a new record.
+func TestSecondPassReadsALongListToItsEnd(t *testing.T) {
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		page, err := pageOf(numbers(1, 2000), number, size)
+		if size == 2 && number == 1000 {
+			page.List = []int64{1998, 2000}
+		}
+		return page, err
+	})
+	require.NoError(t, err)
+	assert.Len(t, delivered, 2000)
+	assert.Contains(t, delivered, int64(1999))
+}
+
 func TestErrorResponseForAPageThatDoesNotExistStandsForAnEmptyPage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		total int64
