@@ -26,7 +26,7 @@
 //     more records than were found, or if no known record is left, this is reported.
 //   - Failure. The newest page is requested, and a batch is stored, until that succeeds. If a page fails several
 //     times, it is requested in parts. A single record that fails is left out. If several in a row fail, the
-//     poll stores the records that are new without the page, and a sweep follows after a minute.
+//     poll stores the records that are new without the page, and a sweep follows soon.
 //
 // docs/following.md shows the tables and an example, explains the rules, and states the guarantees, the costs
 // and the limits.

@@ -47,10 +47,15 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	return f.deliver(ctx, newItems, r.haveKnownAbove(newItems))
 }
 
-// sweepSoon makes a poll within a minute a sweep. Until then, a page that fails costs little.
+// sweepSoon makes a poll after a minute a sweep or, if pages have failed for longer, after as long again: until then,
+// a page that fails costs little.
 func (f *Follower[T]) sweepSoon() {
 	now := time.Now()
-	soon := now.Add(min(time.Minute, f.options.SweepInterval))
+	wait := time.Minute
+	if f.steps.areFailing(ofSweep) {
+		wait = max(wait, time.Since(f.steps.failures[ofSweep].since))
+	}
+	soon := now.Add(min(wait, f.options.SweepInterval))
 	isSooner := now.Before(f.sweepAt) && f.sweepAt.Before(soon)
 	if !isSooner {
 		f.sweepAt = soon
