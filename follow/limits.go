@@ -12,17 +12,18 @@ const (
 	// maxBurst is how many ids the position keeps between two sweeps, or 4 × Window if that is more. Otherwise, a
 	// long catch-up would store ever longer positions.
 	maxBurst = 10_000
-	// maxOld is how many records in a row may be unknown although they were created before the newest known one.
-	// After that, or after 2 × Window if that is more, a poll takes the known records below for deleted. An
-	// import of old records seldom has more, and some services refuse the pages behind 10,000 records.
+	// maxOld is how many records in a row, or 2 × Window if that is more, may be unknown and older than a known one.
+	// They may be an import of old records, which stands above the known ones. If there are more, the known ones
+	// were probably deleted, and a poll does not search them any more: some services refuse the pages behind 10,000
+	// records.
 	maxOld = 5_000
 
 	// firstWait is the wait before the second attempt, unless PollInterval is shorter.
 	firstWait = 10 * time.Second
 	// maxBad is how many records in a row must fail for the service to be at fault.
 	maxBad = 3
-	// refusedAfter is how long pages must have failed before the list is taken to end there. An outage is seldom
-	// longer, and the newest page succeeds meanwhile: the service refuses deep pages.
+	// refusedAfter is how long pages must have failed, while the newest one succeeds, until a poll takes the page
+	// before them for the last one. An outage is seldom so long: the service refuses deep pages.
 	refusedAfter = 15 * time.Minute
 	maxSearches  = 5 // how often the newest page is searched while the list grows or shrinks
 	maxRepeats   = 3 // pages in a row without a record that was not read before

@@ -1,0 +1,94 @@
+package follow
+
+import "slices"
+
+// This file decides which records of a reading are new, and which are missing.
+
+// newItems returns the new records, the newest one first.
+func (r *reading[T]) newItems() (newItems []item[T]) {
+	items := r.items
+	if !r.coversList() && !r.isNoneLeft() {
+		items = items[:r.upToKnown]
+	}
+	known := 0
+	for _, it := range items {
+		switch {
+		case it.isKnown:
+			known++
+		case known < r.window && (!r.isNoneLeft() || r.wasEmpty || r.isLater(it)):
+			newItems = append(newItems, it)
+		}
+	}
+	return newItems
+}
+
+// haveKnownAbove reports whether a known record stands above one of the new ones.
+func (r *reading[T]) haveKnownAbove(newItems []item[T]) bool {
+	firstKnown := slices.IndexFunc(r.items, func(it item[T]) bool { return it.isKnown })
+	return firstKnown >= 0 && len(newItems) > firstKnown
+}
+
+// coversList reports whether the latest sweep and this poll read the whole list. If that sweep found it empty,
+// each record is new.
+func (r *reading[T]) coversList() bool {
+	wasEmpty := len(r.position.known) == 0
+	return r.position.Whole && (wasEmpty || r.ending == atEnd)
+}
+
+// isNoneLeft reports whether no known record was found in a list that had others.
+func (r *reading[T]) isNoneLeft() bool {
+	return r.knownCount == 0 && len(r.items) > 0 && len(r.position.known) > 0
+}
+
+// isLater reports whether a record was created after all known ones.
+func (r *reading[T]) isLater(it item[T]) bool {
+	return r.position.Newest != "" && it.created > r.position.Newest
+}
+
+// grown returns by how many more records the list has grown than were found as new.
+func (r *reading[T]) grown(found int) int64 { return r.total - r.position.Total - int64(found) }
+
+// missing returns an error if no known record is left, if records were missed, or if the total grew by more
+// records than were found as new.
+func (r *reading[T]) missing(found int) error {
+	lacks := r.grown(found)
+	missed := r.missed
+	if r.coversList() && r.knownCount >= r.window {
+		missed += r.unknown // at the end of the list
+	}
+	switch {
+	case r.isNoneLeft() && !r.wasEmpty:
+		return errorf("%w: no known record is left; %d records count as new", ErrMissing, found)
+	case missed > 0:
+		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, missed, r.window)
+	case r.position.Total > 0 && lacks > 0 && !r.hasDropped():
+		return errorf("%w: the list grew by %d more than were found", ErrMissing, lacks)
+	}
+	return nil
+}
+
+// notNew returns the newest records that are not new, at most 2 × Window. If a page is missing in between, another
+// known record may stand on it, and make unknown records above it new: notNew leaves them out. If records were
+// dropped, none is new.
+func (r *reading[T]) notNew(newItems []item[T]) []stamp {
+	if r.hasDropped() {
+		return r.dropped
+	}
+	isNew := map[int64]bool{}
+	for _, it := range newItems {
+		isNew[it.id] = true
+	}
+	lacksPage := r.ending == cut && r.knownCount > 0
+	known := 0
+	var items []item[T]
+	for _, it := range r.items {
+		if it.isKnown {
+			known++
+		}
+		mayBeNew := isNew[it.id] || lacksPage && !it.isKnown
+		if !mayBeNew && len(items) < 2*r.window {
+			items = append(items, it)
+		}
+	}
+	return stamps(items)
+}
