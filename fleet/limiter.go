@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,8 @@ type LimiterConfig struct {
 	// moves the queue on by its own Per / Rate: set the same Rate, Per and Burst in all of them, except while a
 	// deployment changes the rate.
 	Name string
-	// Rate is the number of requests in each Per. Rate / Per must be at most one request per microsecond.
+	// Rate is the number of requests in each Per. Rate / Per must be at most one request per microsecond. The time
+	// between two requests is rounded up to half a microsecond.
 	Rate int
 	// Per is the period of Rate. If Burst is 1, slots are at least Per / Rate - 1 µs apart.
 	Per time.Duration
@@ -92,7 +94,7 @@ func (c LimiterConfig) check() error {
 	case c.Burst <= 0:
 		return fmt.Errorf("fleet: Burst is %d; set it to at least 1, or to 0 for 1", c.Burst)
 	}
-	isTooShort := c.interval() < float64(time.Microsecond)
+	isTooShort := c.Per.Microseconds() < int64(c.Rate)
 	isTooLong := c.interval()*float64(c.Burst) > float64(noExpiry)
 	if isTooShort || isTooLong {
 		return fmt.Errorf("fleet: Rate is %d, Per is %v and Burst is %d; set at most one request per microsecond, "+
@@ -101,8 +103,12 @@ func (c LimiterConfig) check() error {
 	return nil
 }
 
-// interval returns the time between two slots, in nanoseconds. It may have a fraction.
-func (c LimiterConfig) interval() float64 { return float64(c.Per) / float64(c.Rate) }
+// interval returns the time between two slots, in nanoseconds. It is rounded up to half a microsecond: the store adds
+// it to a time in microseconds since 1970, and a float64 of that has no smaller fraction.
+func (c LimiterConfig) interval() float64 {
+	const step = 500
+	return math.Ceil(float64(c.Per)/float64(c.Rate)/step) * step
+}
 
 // Ping tests the store, and returns nil or an error that wraps [ErrStoreUnavailable]. It takes at most one
 // second, or until ctx ends. With a Fallback, requests succeed while the store fails: then, a readiness check

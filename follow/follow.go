@@ -24,9 +24,9 @@
 //     known one on. They become known, and the position keeps the 4 × Window ids that were seen last.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, if the total grew by
 //     more records than were found, or if no known record is left, this is reported.
-//   - Failure. The newest page is requested, and a batch is stored, until that succeeds. If a page fails several
-//     times, it is requested in parts. A single record that fails is left out. If several in a row fail, the
-//     poll stores the records that are new without the page, and a sweep follows soon.
+//   - Failure. The newest page is requested, and a batch is stored, until that succeeds. If a page fails twice, it is
+//     requested in parts. A single record that fails is left out. If several in a row fail, the poll stores the
+//     records that are new without the page, and a sweep follows soon.
 //
 // docs/following.md shows the tables and an example, explains the rules, and states the guarantees, the costs
 // and the limits.

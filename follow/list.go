@@ -11,16 +11,18 @@ import (
 
 // A list requests pages of one size, and keeps their number and length.
 type list[T any] struct {
-	pager    msgpush.Pager[T]
-	steps    *steps
-	pages    int            // how many the list has, by the latest response; 0: not reported
-	longest  int            // the number of records of the longest page
-	badPages map[int]string // the pages that were read in parts, with the errors of their records
+	pager   msgpush.Pager[T]
+	steps   *steps
+	pages   int // how many the list has, by the latest response; 0: not reported
+	longest int // the number of records of the longest page
+
+	badPages   map[int]bool       // the pages with a record that cannot be read
+	unreadable map[neighbour]bool // the neighbours of such records, which were reported
 }
 
 func newList[T any](pager msgpush.Pager[T], pageSize int, s *steps) *list[T] {
 	pager.PageSize = pageSize
-	return &list[T]{pager: pager, steps: s, badPages: map[int]string{}}
+	return &list[T]{pager: pager, steps: s, badPages: map[int]bool{}, unreadable: map[neighbour]bool{}}
 }
 
 // page requests a page once, and takes the numbers of the response.
@@ -40,7 +42,6 @@ func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error
 		l.longest = max(l.longest, length(page))
 	}
 	l.pages = l.pagesOf(page)
-	delete(l.badPages, number)
 	return page, nil
 }
 
@@ -76,7 +77,6 @@ func (l *list[T]) endsBefore(number int) bool { return l.pages > 0 && number > l
 // forget forgets the numbers: the list may have become shorter.
 func (l *list[T]) forget() {
 	l.pages, l.longest = 0, 0
-	clear(l.badPages)
 }
 
 // isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, that must be

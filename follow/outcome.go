@@ -10,6 +10,7 @@ import (
 // metrics. It is that of [msgpush.Outcome], except for the errors of this package.
 //
 //   - "records_missing": [ErrMissing]
+//   - "record_unreadable": [ErrUnreadable]
 //   - "store_failed": [ErrStore]
 //   - "replaced": [ErrReplaced]
 //   - "hangs": [ErrHangs]
@@ -17,6 +18,8 @@ func Outcome(err error) string {
 	switch {
 	case errors.Is(err, ErrMissing):
 		return "records_missing"
+	case errors.Is(err, ErrUnreadable):
+		return "record_unreadable"
 	case errors.Is(err, ErrStore):
 		return "store_failed"
 	case errors.Is(err, ErrReplaced):

@@ -87,6 +87,73 @@ func TestBadRecordCostsAtMost20RequestsMoreWithAnyPageSize(t *testing.T) {
 	}
 }
 
+func unreadable(r *run) (unreadable []error) {
+	for _, err := range r.errors() {
+		if errors.Is(err, follow.ErrUnreadable) {
+			unreadable = append(unreadable, err)
+		}
+	}
+	return unreadable
+}
+
+// A record each 30 s moves the bad one from page to page, until no sweep reads it any more.
+func TestBadRecordIsReportedOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		bad     []int64
+		reports int
+	}{
+		"one":                   {[]int64{1015}, 1},
+		"the newest one":        {[]int64{1020}, 1},
+		"two in a row":          {[]int64{1015, 1016}, 1},
+		"two around another":    {[]int64{1015, 1017}, 2},
+		"on two pages in a row": {[]int64{1015, 990}, 2},
+	} {
+		for _, newestLast := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%s, newest last: %t", name, newestLast), func(t *testing.T) {
+				s := &service{list: numbers(1000, 1)}
+				insert := s.prepend
+				if newestLast {
+					slices.Reverse(s.list)
+					insert = func(records ...int64) {
+						s.change(func(list []int64) []int64 { return append(list, records...) })
+					}
+				}
+				r, db := startOn(t, s)
+				s.setFail(s.failsWith(tt.bad...))
+				insert(numbers(1001, 1020)...)
+				for n := int64(1021); n <= 1500; n++ {
+					wait(30 * time.Second)
+					insert(n)
+				}
+				wait(time.Hour)
+				isBad := func(n int64) bool { return slices.Contains(tt.bad, n) }
+				assert.Equal(t, slices.DeleteFunc(numbers(1001, 1500), isBad), db.stored())
+				assert.Len(t, unreadable(r), tt.reports)
+				assert.EqualValues(t, len(tt.bad), r.Status().Unreadable)
+			})
+		}
+	}
+}
+
+// Also after a sweep that reports the bad record as missing.
+func TestBadRecordDelaysNewOnesBySeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		s.setFail(s.failsWith(1001))
+		s.prepend(1001, 1002)
+		wait(30 * time.Second)
+		assert.Equal(t, []int64{1002}, db.stored())
+		for n := int64(1003); n <= 1018; n++ {
+			wait(2 * time.Minute)
+			s.prepend(n)
+			wait(15 * time.Second)
+			assert.Equal(t, numbers(1002, n), db.stored())
+		}
+		assert.NotEmpty(t, r.missing())
+	})
+}
+
 // A list with one alert a day must not wait until the bad record stands on another page.
 func TestRecordsAfterABadOneAreDeliveredByTheNextPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +199,7 @@ func TestBadRecordIsDeliveredWhenItCanBeRead(t *testing.T) {
 	})
 }
 
-func TestBadRecordIsReportedWithItsPlace(t *testing.T) {
+func TestBadRecordIsReportedWithItsNeighbours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(60, 1)}
 		s.fail = s.failsWith(25)
@@ -140,7 +207,8 @@ func TestBadRecordIsReportedWithItsPlace(t *testing.T) {
 		s.prepend(1001, 1002)
 		wait(time.Hour)
 		assert.Equal(t, []int64{1001, 1002}, db.stored())
-		const want = "msgpush: following a list: record 38 of the list cannot be read: the response is too long"
+		const want = "msgpush: following a list: the record between those with the ids 26 and 24 cannot be read: " +
+			"the response is too long"
 		assert.True(t, slices.ContainsFunc(r.errors(), func(err error) bool { return err.Error() == want }))
 		assert.NoError(t, r.Status().Check(10*time.Minute), "each sweep reads the other records")
 	})

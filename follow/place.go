@@ -167,25 +167,29 @@ func (p *place[T]) inner(ctx context.Context, number int, n nextPage) (*msgpush.
 	return page, err
 }
 
-// request requests a page several times, and then in parts. It returns nil if the page seems to be behind the end of
-// the list. With many attempts, the page is read in parts after the fifth and each tenth one: an outage may last for
-// hours. A page that was read in parts before is read so after the first attempt.
+// request requests a page several times. It returns nil if the page seems to be behind the end of the list. After the
+// second attempt, the page is read in parts, and also after each tenth one, since an outage may last for hours. A page
+// with a record that could not be read is read in parts at first.
 func (p *place[T]) request(
 	ctx context.Context, number int, c cause, attempts int, mayEnd bool,
 ) (*msgpush.Page[T], error) {
 	l, s := p.list, p.list.steps
 	var page *msgpush.Page[T]
 	err := s.untilSuccess(ctx, c, attempts, s.pageWait, func(attempt int) (err error) {
-		page, err = l.page(ctx, number)
+		isBad := l.badPages[number]
+		if isBad {
+			page, err = l.inParts(ctx, number)
+		} else {
+			page, err = l.page(ctx, number)
+		}
 		isOver := err == nil || l.isBehindEnd(number, mayEnd, err)
 		if isOver {
 			return nil
 		}
 		p.failures++
-		_, isBad := l.badPages[number]
-		isDue := isBad || attempt == attempts || attempt == 5 || attempt%10 == 0
-		if isDue && mayBeOfRecord(err) {
-			page, err = l.inParts(ctx, number, err)
+		isDue := attempt == min(2, attempts) || attempt%10 == 0
+		if isDue && !isBad && mayBeOfRecord(err) {
+			page, err = l.inParts(ctx, number)
 		}
 		return err
 	})

@@ -28,6 +28,9 @@ type Status struct {
 	Step string
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64
+	// Unreadable is the number of records that this follower has reported with [ErrUnreadable]. They are delivered if
+	// they can be read later.
+	Unreadable int64
 	// Err is the latest error of what fails now: a request, after its retries, load or store. If several fail, it is the
 	// error of what has failed for longer. It wraps [ErrMissing] if the latest sweep lacked records, or found no
 	// known one.
@@ -43,7 +46,8 @@ type Status struct {
 //   - that wraps Err immediately, until the next sweep, if records are missing;
 //   - if a poll takes longer than limit: the list may grow faster than it can be read. Larger pages may help.
 //
-// Until the first poll has succeeded, LastPoll is zero. Check may return nil then.
+// An outage at the first start is an error, too. Before the limit has passed, Check may return nil although no poll has
+// succeeded: then LastPoll is zero.
 //
 // Send an alert for each error. Restart the program only for ErrHangs: an outage of the service or of the
 // database ends without a restart. The limit should be longer than a call with all its retries, and than a

@@ -16,7 +16,7 @@
 //
 // The service stores the alerts in SQLite or, with -db postgres://USER@HOST/NAME, in PostgreSQL. The position
 // in the list is stored in the same transaction. So a restart neither stores an alert twice nor misses one,
-// even after kill -9. A database belongs to one account, and one process uses it at a time.
+// even after kill -9. A database belongs to one account. Processes may overlap, as in a rolling deployment.
 //
 // With -webhook, an alert is a POST of the record as JSON; otherwise, it is a line of the log. It is sent at
 // least once: after a crash, an alert may be repeated. The header Idempotency-Key holds the id of the record,

@@ -19,7 +19,7 @@ import (
 //   - if load does not return the position that was stored last;
 //   - if store returns an error for a batch whose Previous is the stored position;
 //   - if store does not return [follow.ErrReplaced] for another batch;
-//   - if store stores two batches with the same Previous that come at the same time.
+//   - if store returns nil for two batches with the same Previous that come at the same time, also at a first start.
 //
 // It does not see what store makes of the records. Afterwards, the caller looks for the row or the alert of each of
 // them, and of an omitted record with the id -1.
@@ -28,26 +28,30 @@ func CheckStore[T any](
 	load func(context.Context) (string, error), store func(context.Context, follow.Batch[T]) error,
 	records ...T,
 ) error {
+	if err := checkLoad(ctx, load, "at the very first start", ""); err != nil {
+		return err
+	}
+	stored, err := checkProcesses(ctx, load, store, "")
+	if err != nil {
+		return err
+	}
 	full := follow.Batch[T]{
 		Records:  records,
 		Omitted:  []msgpush.OmittedRecord{{ID: -1, JSON: []byte(`{"name":"\u0000"}`), Err: errors.New("no id")}},
 		Position: strings.Repeat("a long position ", 200<<10/16),
-		Previous: "first",
+		Previous: "second",
 	}
 	steps := []struct {
 		name  string
 		batch follow.Batch[T]
 		want  error
 	}{
-		{"for a batch without records", follow.Batch[T]{Position: "first"}, nil},
+		{"for a batch without records", follow.Batch[T]{Position: "second", Previous: stored}, nil},
+		{"for the first batch of another process", follow.Batch[T]{Position: "other"}, follow.ErrReplaced},
 		{"for a batch with records", full, nil},
 		{"for a batch that is stored already", full, follow.ErrReplaced},
-		{"for a batch of another process", follow.Batch[T]{Position: "other", Previous: "first"}, follow.ErrReplaced},
+		{"for a batch of another process", follow.Batch[T]{Position: "other", Previous: "second"}, follow.ErrReplaced},
 		{"for the last batch", follow.Batch[T]{Position: "last", Previous: full.Position}, nil},
-	}
-	stored := ""
-	if err := checkLoad(ctx, load, "at the very first start", stored); err != nil {
-		return err
 	}
 	for _, step := range steps {
 		if err := store(ctx, step.batch); !errors.Is(err, step.want) {
@@ -60,7 +64,8 @@ func CheckStore[T any](
 			return err
 		}
 	}
-	return checkProcesses(ctx, load, store, stored)
+	_, err = checkProcesses(ctx, load, store, stored)
+	return err
 }
 
 func errorf(format string, args ...any) error {
@@ -81,12 +86,12 @@ func checkLoad(ctx context.Context, load func(context.Context) (string, error), 
 }
 
 // checkProcesses returns an error if several batches with the same Previous are stored. Each of them may also fail,
-// for example by a conflict of transactions: then Run calls store again.
+// for example by a conflict of transactions: then Run calls store again. It returns the stored position.
 func checkProcesses[T any](
 	ctx context.Context,
 	load func(context.Context) (string, error), store func(context.Context, follow.Batch[T]) error,
 	previous string,
-) error {
+) (string, error) {
 	const processes = 8
 	var results [processes]error
 	var wg sync.WaitGroup
@@ -96,17 +101,17 @@ func checkProcesses[T any](
 		})
 	}
 	wg.Wait()
-	stored, last := 0, previous
+	stored, position := 0, previous
 	for i, err := range results {
 		if err == nil {
 			stored++
-			last = fmt.Sprint("process ", i)
+			position = fmt.Sprint("process ", i)
 		}
 	}
 	if stored > 1 {
-		const format = "store has stored %d batches with the same Previous, want 1: " +
+		const format = "store returned nil for %d of %d batches with the same Previous, want 1: " +
 			"it must compare and replace the position in one statement"
-		return errorf(format, stored)
+		return "", errorf(format, stored, processes)
 	}
-	return checkLoad(ctx, load, "after batches of several processes", last)
+	return position, checkLoad(ctx, load, "after batches of several processes", position)
 }

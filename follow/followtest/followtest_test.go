@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,81 +33,74 @@ func TestCheckStoreRejects(t *testing.T) {
 		load  func(*database, context.Context) (string, error) // nil: that of database
 		store func(*database, context.Context, batch) error    // nil: that of database
 		want  string
+
+		concurrent bool // the database does not make the calls of store one after another
 	}{
 		{
-			"load that fails",
-			func(*database, context.Context) (string, error) { return "", errDatabase },
-			nil,
-			"load, at the very first start: the database is down",
+			name: "load that fails",
+			load: func(*database, context.Context) (string, error) { return "", errDatabase },
+			want: "load, at the very first start: the database is down",
 		},
 		{
-			"a position before the first start",
-			func(*database, context.Context) (string, error) { return "null", nil },
-			nil,
-			"load, at the very first start: got a position of 4 bytes",
+			name: "a position before the first start",
+			load: func(*database, context.Context) (string, error) { return "null", nil },
+			want: "load, at the very first start: got a position of 4 bytes",
 		},
 		{
-			"a store that fails",
-			nil,
-			func(*database, context.Context, batch) error { return errDatabase },
-			"store, for a batch without records: got the error the database is down, want <nil>",
+			name:  "a store that fails",
+			store: func(*database, context.Context, batch) error { return errDatabase },
+			want:  "store, for a batch without records: got the error the database is down, want <nil>",
 		},
 		{
-			"a store that ignores batches without records",
-			nil,
-			func(db *database, ctx context.Context, b batch) error {
+			name: "a store that ignores batches without records",
+			store: func(db *database, ctx context.Context, b batch) error {
 				if len(b.Records) == 0 {
 					return nil
 				}
 				return db.store(ctx, b)
 			},
-			"load, for a batch without records: got a position of 0 bytes",
+			want: "store returned nil for 8 of 8 batches with the same Previous",
 		},
 		{
-			"a store that cuts long positions",
-			nil,
-			func(db *database, ctx context.Context, b batch) error {
+			name: "a store that cuts long positions",
+			store: func(db *database, ctx context.Context, b batch) error {
 				b.Position = b.Position[:min(len(b.Position), 64<<10-1)]
 				return db.store(ctx, b)
 			},
-			"load, for a batch with records: got a position of 65535 bytes",
+			want: "load, for a batch with records: got a position of 65535 bytes",
 		},
 		{
-			"a store that does not compare the position",
-			nil,
-			func(db *database, _ context.Context, b batch) error {
+			name: "a store that does not compare the position",
+			store: func(db *database, _ context.Context, b batch) error {
 				db.add(b)
 				return nil
 			},
-			"store, for a batch that is stored already: got the error <nil>, want",
+			want: "store returned nil for 8 of 8 batches with the same Previous",
 		},
 		{
-			"a store that ignores a batch that is stored already",
-			nil,
-			func(db *database, ctx context.Context, b batch) error {
+			name: "a store that ignores a batch that is stored already",
+			store: func(db *database, ctx context.Context, b batch) error {
 				if b.Position == db.position {
 					return nil
 				}
 				return db.store(ctx, b)
 			},
-			"store, for a batch that is stored already: got the error <nil>, want",
+			want: "store, for a batch that is stored already: got the error <nil>, want",
 		},
 		{
-			"a store that stores rows of another position",
-			nil,
-			func(db *database, ctx context.Context, b batch) error {
+			name: "a store that stores rows of another position",
+			store: func(db *database, ctx context.Context, b batch) error {
 				err := db.store(ctx, b)
 				if b.Position == "other" {
 					db.add(b)
 				}
 				return err
 			},
-			"load, for a batch of another process: got a position of 5 bytes",
+			want: "load, for the first batch of another process: got a position of 5 bytes",
 		},
 		{
-			"a store that compares the position before its transaction",
-			nil,
-			func(db *database, ctx context.Context, b batch) error {
+			name: "a store that compares the position before its transaction",
+			store: func(db *database, ctx context.Context, b batch) error {
 				position, _ := db.load(ctx)
 				if position != b.Previous {
 					return follow.ErrReplaced
@@ -118,7 +113,20 @@ func TestCheckStoreRejects(t *testing.T) {
 				db.add(b)
 				return nil
 			},
-			"batches with the same Previous",
+			want:       "batches with the same Previous",
+			concurrent: true,
+		},
+		{
+			name: "a store that replaces any position at a first start",
+			store: func(db *database, ctx context.Context, b batch) error {
+				isStored := strings.HasPrefix(db.position, "process") && b.Previous == ""
+				if b.Previous == "" && !isStored {
+					db.add(b)
+					return nil
+				}
+				return db.store(ctx, b)
+			},
+			want: "store, for the first batch of another process: got the error <nil>, want",
 		},
 	}
 	for _, tt := range tests {
@@ -129,7 +137,14 @@ func TestCheckStoreRejects(t *testing.T) {
 				load = func(ctx context.Context) (string, error) { return tt.load(&db, ctx) }
 			}
 			if tt.store != nil {
-				store = func(ctx context.Context, b batch) error { return tt.store(&db, ctx, b) }
+				var serial sync.Mutex
+				store = func(ctx context.Context, b batch) error {
+					if !tt.concurrent {
+						serial.Lock()
+						defer serial.Unlock()
+					}
+					return tt.store(&db, ctx, b)
+				}
 			}
 			assert.ErrorContains(t, followtest.CheckStore(t.Context(), load, store, records...), tt.want)
 		})

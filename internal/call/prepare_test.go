@@ -80,6 +80,15 @@ func TestPrepareEndsTheCall(t *testing.T) {
 			s.ctx = ctx
 			return "", context.Canceled
 		},
+		"context whose cause the source returns": func(c *Caller, s *state) (string, error) {
+			ctx, cancel := context.WithCancelCause(s.ctx)
+			s.ctx = ctx
+			c.Source = func(ctx context.Context, _ string) (string, error) {
+				cancel(errVault)
+				return "", context.Cause(ctx)
+			}
+			return "access key: ", context.Canceled
+		},
 		"context that ends while the source blocks": func(c *Caller, s *state) (string, error) {
 			ctx, cancel := context.WithCancel(s.ctx)
 			s.ctx = ctx

@@ -222,6 +222,34 @@ func TestFetchesThatFailBeginAtMostTenTimesASecond(t *testing.T) {
 	})
 }
 
+func TestFetchAfterOneThatSucceededBeginsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Life: 50 * time.Millisecond}
+		v.Err.Store(&errNoKey)
+		source := newCache(v.Fetch, keycache.Config{})
+		_, err := source.AccessKey(t.Context(), "")
+		require.ErrorIs(t, err, errNoKey)
+		v.Err.Store(nil)
+		assertKey(t, source, "", "key-2", 100*time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // the key expires
+		assertKey(t, source, "", "key-3", 0)
+	})
+}
+
+// The key service returns the same key until shortly before its expiry.
+func TestKeyThatIsAlwaysAboutToExpireIsRenewedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &fixtures.Vault{Life: 30 * time.Second}
+		source := newCache(v.Fetch, keycache.Config{Early: time.Minute})
+		for range 100 {
+			_, err := source.AccessKey(t.Context(), "")
+			require.NoError(t, err)
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.InDelta(t, 11, v.Fetches.Load(), 1)
+	})
+}
+
 func TestCallerContextEndsOnlyItsOwnWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &fixtures.Vault{Delay: 10 * time.Second}

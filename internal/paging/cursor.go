@@ -91,6 +91,13 @@ type pageInfo struct {
 	records                int64
 	newRecords             int64 // delivered, or left out with an id, for the first time
 	withoutID              int64 // left out, without an id
+	pageNum                int64 // reported
+}
+
+// isAnotherPage reports whether the service has responded with page 1 or with its last page, since the requested page
+// does not exist.
+func (p pageInfo) isAnotherPage() bool {
+	return 0 < p.pageNum && p.pageNum < p.number && (p.pageNum == 1 || p.pageNum == p.pages)
 }
 
 // hasOnlyUnknown reports whether the page has records, all of them left out without an id: they may be new or
@@ -203,7 +210,7 @@ func (cur *cursor) estimate(p pageInfo) int64 {
 // number of records of the page instead, or at most a certain number.
 func (cur *cursor) isCredible(p pageInfo) bool {
 	includesPage := p.total >= cur.offset(p)+p.records
-	if p.records == 0 || includesPage {
+	if p.records == 0 || includesPage || p.isAnotherPage() {
 		return true
 	}
 	// By the total, the list ends before the end of this page. It may have become shorter, so that the service
@@ -249,8 +256,11 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 	if promised == unknown {
 		return p.newRecords == 0
 	}
-	isFull := p.newRecords > 0 && p.records >= cur.size
-	goesOn := isFull && cur.hasIDs // the promised end may be wrong: some services report the records of one page
+	// The promised end may be wrong: some services report the records of one page, or a capped total. If a page of
+	// records was inserted, the page has no new record, but its own number.
+	hasMoved := p.number > promised && p.number == p.pageNum
+	isFull := p.records >= cur.size && (p.newRecords > 0 || hasMoved)
+	goesOn := isFull && cur.hasIDs
 	return next > promised && !goesOn
 }
 

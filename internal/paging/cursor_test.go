@@ -252,6 +252,15 @@ func TestSecondPassKnowsThatTheLimitWasHit(t *testing.T) {
 	assert.Equal(t, limit{mostlyNew: 7, isHit: true}, l.forSecondPass())
 }
 
+func TestPageIsMostlyNewIfHalfOfItsRecordsAreNew(t *testing.T) {
+	for newRecords, mostlyNew := range map[int64]int64{0: 0, 4: 0, 5: 1, 10: 1} {
+		var l limit
+		l.count(pageInfo{records: 10, newRecords: newRecords}, false)
+		assert.Equal(t, mostlyNew, l.mostlyNew, newRecords)
+		assert.Equal(t, 1-mostlyNew, l.otherPages, newRecords)
+	}
+}
+
 func TestLimitGrowsByTwoForEachPageThatIsMostlyNew(t *testing.T) {
 	l := limit{mostlyNew: 7, otherPages: 114}
 	assert.True(t, l.allowsStepBack())

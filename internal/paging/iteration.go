@@ -200,6 +200,7 @@ func (it *Iteration[T, O]) advance(page *Response[T, O]) *Response[T, O] {
 		records:    int64(len(page.List) + len(page.Omitted)),
 		newRecords: it.countNew(list) + int64(len(omitted)) - withoutID,
 		withoutID:  withoutID,
+		pageNum:    int64(page.PageNum),
 	})
 	if len(list) < len(page.List) || len(omitted) < len(page.Omitted) {
 		page = page.with(list, omitted)

@@ -161,6 +161,59 @@ func pageOf(list []int64, number, size int) (*response, error) {
 	return &response{PageNum: number, PageSize: size, Total: int64(len(list)), List: list[from:to]}, nil
 }
 
+// Records 1 to 4 are deleted before the third response. Page 3 does not exist any more.
+func TestServiceThatRespondsWithItsLastPageInsteadHidesNoRecord(t *testing.T) {
+	requests := 0
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		requests++
+		list := numbers(1, 8)
+		if requests >= 3 {
+			list = numbers(5, 8)
+		}
+		pages := len(list) / size
+		page, err := pageOf(list, min(number, pages), size)
+		page.Pages = pages
+		return page, err
+	})
+	require.NoError(t, err)
+	assert.ElementsMatch(t, numbers(1, 8), delivered)
+}
+
+// The total is at most 6. Before the fifth response, two records are inserted, so that page 5 repeats page 4.
+func TestInsertionsBehindATotalThatIsACapAreNotTheEnd(t *testing.T) {
+	requests := 0
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		requests++
+		list := numbers(1, 16)
+		if requests >= 5 {
+			list = append([]int64{101, 102}, list...)
+		}
+		page, err := pageOf(list, number, size)
+		if page != nil {
+			page.Total = 6
+		}
+		return page, err
+	})
+	require.NoError(t, err)
+	assert.Equal(t, numbers(1, 16), delivered)
+}
+
+// Each total promises pages, but only page 1 exists.
+func TestRequestsForPagesThatDoNotExistAreLimited(t *testing.T) {
+	requests := 0
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		requests++
+		page, err := pageOf([]int64{1, 2}, number, size)
+		if page != nil {
+			page.Total = int64(100 + requests)
+		}
+		return page, err
+	})
+	assert.ErrorIs(t, err, errInconsistent)
+	assert.Equal(t, []int64{1, 2}, delivered)
+	assert.LessOrEqual(t, requests, 9*1+403)
+}
+
 // A tie hides record 1999 from the first pass. The second one has 2,000 pages, and hardly any of them a new record.
 func TestSecondPassReadsALongListToItsEnd(t *testing.T) {
 	delivered, err := iterate(t, func(number, size int) (*response, error) {

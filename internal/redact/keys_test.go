@@ -195,12 +195,12 @@ func TestKeysHasKeysThatWereAdded(t *testing.T) {
 }
 
 func TestCopyOfKeysMayBeChanged(t *testing.T) {
-	original := keysOf("key-one")
+	original := keysOf("key-1st", "key-2nd", "key-3rd") // an array for four
 	original.Prepare()
 	first, second := *original, *original
 	first.Add("key-two")
 	second.Add("key-three")
-	const text = "key-one key-two key-three"
+	const text = "key-1st key-two key-three"
 	assert.Equal(t, "[redacted] key-two key-three", original.Text(text))
 	assert.Equal(t, "[redacted] [redacted] key-three", first.Text(text))
 	assert.Equal(t, "[redacted] key-two [redacted]", second.Text(text))

@@ -35,6 +35,7 @@ func New() *http.Transport {
 		IdleConnTimeout:        55 * time.Second,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: 1 << 20,
 	}
 }
 

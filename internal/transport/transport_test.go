@@ -3,11 +3,14 @@ package transport
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestTimeoutsOfDefaultTransport(t *testing.T) {
@@ -15,6 +18,24 @@ func TestTimeoutsOfDefaultTransport(t *testing.T) {
 	assert.Equal(t, 55*time.Second, transport.IdleConnTimeout, "many balancers close a connection after 60 s")
 	assert.Equal(t, netHTTP.TLSHandshakeTimeout, transport.TLSHandshakeTimeout)
 	assert.Equal(t, netHTTP.ExpectContinueTimeout, transport.ExpectContinueTimeout)
+}
+
+func TestHeaderOfAResponseIsLimited(t *testing.T) {
+	for size, isError := range map[int]bool{1 << 19: false, 1 << 21: true} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Long", strings.Repeat("x", size))
+		}))
+		defer server.Close()
+		transport := New()
+		defer transport.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		require.NoError(t, err)
+		response, err := transport.RoundTrip(request)
+		if err == nil {
+			require.NoError(t, response.Body.Close())
+		}
+		assert.Equal(t, isError, err != nil, size)
+	}
 }
 
 func TestRejectedCONNECTIsError(t *testing.T) {
