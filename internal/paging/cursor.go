@@ -57,6 +57,8 @@ type cursor struct {
 	readsToEnd bool // this pass reads to the end: numbers do not show which records the first one lacks
 	lacksPage  bool // the last page does not exist, although the total promises it
 
+	countsFrom1 bool // the service reports the number 1 with page 1, and not 0 or none
+
 	// The list, by the responses.
 	size     int64 // S: the number of records of the longest page of this pass; see updateSize
 	total    int64 // the latest one, or unknown
@@ -94,12 +96,6 @@ type pageInfo struct {
 	pageNum                int64 // reported
 }
 
-// isAnotherPage reports whether the service has responded with page 1 or with its last page, since the requested page
-// does not exist.
-func (p pageInfo) isAnotherPage() bool {
-	return 0 < p.pageNum && p.pageNum < p.number && (p.pageNum == 1 || p.pageNum == p.pages)
-}
-
 // hasOnlyUnknown reports whether the page has records, all of them left out without an id: they may be new or
 // not.
 func (p pageInfo) hasOnlyUnknown() bool { return p.records > 0 && p.withoutID == p.records }
@@ -119,6 +115,7 @@ const noPage = 0
 func (cur *cursor) advance(p pageInfo) int64 {
 	p.pages = max(0, min(p.pages, maxPages))
 	p.total = max(0, min(p.total, maxTotal))
+	cur.countsFrom1 = cur.countsFrom1 || p.number == 1 && p.pageNum == 1
 	cur.updateSize(p)
 	cur.updateTotal(p)
 	cur.count(p)
@@ -210,12 +207,18 @@ func (cur *cursor) estimate(p pageInfo) int64 {
 // number of records of the page instead, or at most a certain number.
 func (cur *cursor) isCredible(p pageInfo) bool {
 	includesPage := p.total >= cur.offset(p)+p.records
-	if p.records == 0 || includesPage || p.isAnotherPage() {
+	if p.records == 0 || includesPage || cur.isAnotherPage(p) {
 		return true
 	}
 	// By the total, the list ends before the end of this page. It may have become shorter, so that the service
 	// responded with records of an earlier page.
 	return p.newRecords+p.withoutID < p.records
+}
+
+// isAnotherPage reports whether the service has responded with page 1 or with its last page, since the requested page
+// does not exist any more.
+func (cur *cursor) isAnotherPage(p pageInfo) bool {
+	return cur.countsFrom1 && 0 < p.pageNum && p.pageNum < p.number
 }
 
 func (cur *cursor) offset(p pageInfo) int64 { return (p.number - 1) * cur.size }
