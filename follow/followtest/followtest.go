@@ -110,7 +110,7 @@ func checkProcesses[T any](
 	}
 	if stored > 1 {
 		const format = "store returned nil for %d of %d batches with the same Previous, want 1: " +
-			"it must compare and replace the position in one statement"
+			"it must compare and replace the position in one statement, and return ErrReplaced if that changed no row"
 		return "", errorf(format, stored, processes)
 	}
 	return position, checkLoad(ctx, load, "after batches of several processes", position)
