@@ -16,13 +16,13 @@ type list[T any] struct {
 	pages   int // how many the list has, by the latest response; 0: not reported
 	longest int // the number of records of the longest page
 
-	badPages   map[int]bool       // the pages with a record that cannot be read
+	badPages   map[int]*badPage[T]
 	unreadable map[neighbour]bool // the neighbours of such records, which were reported
 }
 
 func newList[T any](pager msgpush.Pager[T], pageSize int, s *steps) *list[T] {
 	pager.PageSize = pageSize
-	return &list[T]{pager: pager, steps: s, badPages: map[int]bool{}, unreadable: map[neighbour]bool{}}
+	return &list[T]{pager: pager, steps: s, badPages: map[int]*badPage[T]{}, unreadable: map[neighbour]bool{}}
 }
 
 // page requests a page once, and takes the numbers of the response.

@@ -29,7 +29,10 @@ func (f *Follower[T]) learnOrder(ctx context.Context, p *place[T], isSweep bool)
 		return nil
 	}
 	if !f.position.HasOrder { // a single page has the newest record in any case
-		f.position.NewestLast = p.list.pages == 1 && p.list.orderOf(p.page.List, nil) == newestLast
+		found := p.list.orderOf(p.page.List, nil)
+		isSingle := p.list.pages == 1
+		f.position.NewestLast = isSingle && found == newestLast
+		f.position.HasOrder = isSingle && found != unknownOrder && len(p.page.List) >= minRecords
 	}
 	isDue := isSweep || !f.hasSeveralPages // a burst may have made several pages of one
 	if p.list.pages == 1 || !isDue {
@@ -129,14 +132,14 @@ func (l *list[T]) times(records []T) (times []msgpush.DateTime) {
 	return times
 }
 
-// minIDs is the number of ids that decide on an order: a few random ones may be sorted.
-const minIDs = 10
+// minRecords is the number of records that decide on an order: the ids, or the times, of a few may be sorted by chance.
+const minRecords = 10
 
 func (l *list[T]) orderOfIDs(records []T) order {
 	descending := func(a, b T) int { return cmp.Compare(l.pager.ID(b), l.pager.ID(a)) }
 	ascending := func(a, b T) int { return cmp.Compare(l.pager.ID(a), l.pager.ID(b)) }
 	switch {
-	case len(records) < minIDs:
+	case len(records) < minRecords:
 		return unknownOrder
 	case slices.IsSortedFunc(records, ascending):
 		return newestLast

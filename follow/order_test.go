@@ -195,6 +195,30 @@ func TestOrderThatIsRightIsKeptWhileRecordsAreMissing(t *testing.T) {
 	}
 }
 
+// All records of the burst were created in one second. With long pages, the list had one page before.
+func TestOrderOfASinglePageIsKeptDuringABurst(t *testing.T) {
+	for _, size := range []int{20, 500, 1000} {
+		inBubble(t, fmt.Sprintf("pages of %d", size), func(t *testing.T) {
+			s := &service{list: numbers(1, 250), created: func(n int64) msgpush.DateTime {
+				if 250 < n && n <= 550 {
+					return created(1000)
+				}
+				return created(1000 + n)
+			}}
+			r, db := start(t, s.pager(size), follow.Options{})
+			wait(time.Minute)
+			s.change(func(list []int64) []int64 { return append(list, numbers(251, 550)...) })
+			wait(time.Minute)
+			for n := int64(551); n <= 850; n++ {
+				s.change(func(list []int64) []int64 { return append(list, n) })
+				wait(20 * time.Second)
+			}
+			assert.Equal(t, numbers(251, 850), db.stored())
+			assert.Empty(t, r.missing())
+		})
+	}
+}
+
 // The ids are random, and ascend by chance.
 func TestFewIDsDecideNoOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,8 +3,6 @@ package follow
 import (
 	"cmp"
 	"context"
-	"slices"
-
 	"example.com/msgpush"
 	"example.com/msgpush/internal/paging"
 )
@@ -17,8 +15,12 @@ func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], er
 	if number > 1 && l.longest > 0 { // the service may send shorter pages than requested
 		size = l.longest
 	}
-	s := split[T]{list: l}
-	l.badPages[number] = false
+	before := l.badPages[number]
+	if l.isUnchanged(ctx, before) {
+		return before.page, nil
+	}
+	delete(l.badPages, number)
+	s := split[T]{list: l, before: before}
 	if err := s.read(ctx, (number-1)*size, number*size); err != nil {
 		return nil, paging.AtPage(int64(number), err)
 	}
@@ -27,22 +29,26 @@ func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], er
 	if length(page) == 0 {
 		return nil, paging.AtPage(int64(number), cmp.Or(s.err, errNotInParts))
 	}
-	l.badPages[number] = slices.ContainsFunc(s.parts, func(p part[T]) bool { return p.page == nil })
+	if bad := s.badPage(page); len(bad.offsets) > 0 {
+		l.badPages[number] = bad
+	}
 	l.reportUnreadable(s.parts)
-	if page.Total > 0 {
-		l.pages = pagesFor(page.Total, size)
+	if s.length > 0 {
+		l.pages = pagesFor(s.length, size)
 	}
 	return page, nil
 }
 
 // A split is a page that is read in parts.
 type split[T any] struct {
-	list  *list[T]
-	parts []part[T]
-	total int64 // by the first part that reports it; 0: none does
-	inRow int   // how many of the latest records failed
-	isEnd bool  // the list ends behind the parts
-	err   error // the latest one
+	list        *list[T]
+	before      *badPage[T] // by the latest reading; nil: it is the first one in parts
+	parts       []part[T]
+	total       int64 // by the first part that reports it; 0: none does
+	length      int64 // of the list, by the total or the number of pages; 0: none is reported
+	failedInRow int   // how many of the latest records failed
+	isEnd       bool  // the list ends behind the parts
+	err         error // the latest one
 }
 
 // A part is a smaller page, or a record.
@@ -55,8 +61,9 @@ type part[T any] struct {
 var errNotInParts = errorf("it failed, and smaller pages do not have its records")
 
 // read requests the records at the offsets from one to below another one in pages of half as many. Up to five are
-// requested one by one. A page that fails is read in parts, too. The first and the last page may also have other
-// records, which are recognized by their ids. read returns an error if the service is at fault.
+// requested one by one. A page that fails is read in parts, too, and one that will fail is not requested. The first and
+// the last page may also have other records, which are recognized by their ids. read returns an error if the service is
+// at fault.
 func (s *split[T]) read(ctx context.Context, from, to int) error {
 	before := len(s.parts)
 	size := (to - from + 1) / 2
@@ -65,15 +72,18 @@ func (s *split[T]) read(ctx context.Context, from, to int) error {
 	}
 	for offset := from / size * size; offset < to && !s.isEnd; offset += size {
 		p := part[T]{PageRequest: msgpush.PageRequest{Current: offset/size + 1, PageSize: size}}
-		p.page, p.err = s.list.request(ctx, p.PageRequest)
-		s.err = cmp.Or(p.err, s.err)
+		willFail := size > 1 && s.hasFailed(offset, size)
+		if !willFail {
+			p.page, p.err = s.list.request(ctx, p.PageRequest)
+			s.err = cmp.Or(p.err, s.err)
+		}
 		var err error
 		switch {
-		case s.isBehindEnd(p):
+		case !willFail && s.isBehindEnd(p):
 			s.isEnd = true
 		case p.page != nil:
 			err = s.add(p)
-		case !mayBeOfRecord(p.err):
+		case !willFail && !mayBeOfRecord(p.err):
 			err = p.err
 		case size > 1:
 			err = s.read(ctx, max(from, offset), min(to, offset+size))
@@ -106,8 +116,9 @@ func (s *split[T]) add(p part[T]) error {
 	if length(p.page) > p.PageSize {
 		return errNotInParts
 	}
-	s.inRow = 0
+	s.failedInRow = 0
 	s.total = cmp.Or(s.total, p.page.Total)
+	s.length = cmp.Or(s.length, p.page.Total, int64(p.page.Pages)*int64(p.PageSize))
 	if length(p.page) > 0 { // otherwise, all records are hidden
 		s.parts = append(s.parts, p)
 	}
@@ -116,8 +127,8 @@ func (s *split[T]) add(p part[T]) error {
 
 // addUnreadable adds a record that failed.
 func (s *split[T]) addUnreadable(p part[T]) error {
-	s.inRow++
-	if s.inRow == maxBad {
+	s.failedInRow++
+	if s.failedInRow == maxBad {
 		return p.err
 	}
 	s.parts = append(s.parts, p)
@@ -128,7 +139,7 @@ func (s *split[T]) addUnreadable(p part[T]) error {
 func (s *split[T]) retry(ctx context.Context) {
 	for i := range s.parts {
 		p := &s.parts[i]
-		if p.page == nil {
+		if p.page == nil && !s.hasFailed(p.Current-1, 1) {
 			p.page, p.err = s.list.request(ctx, p.PageRequest)
 		}
 	}

@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/follow"
+	"example.com/msgpush/msgpushtest"
 )
 
 // Bad records make each page fail that has one of them.
@@ -83,6 +85,96 @@ func TestBadRecordCostsAtMost20RequestsMoreWithAnyPageSize(t *testing.T) {
 			wait(time.Hour)
 			polls, sweeps := 401, 7
 			assert.Less(t, s.count()-before, polls*(1+20)+sweeps*(400/size+20))
+		})
+	}
+}
+
+// The bad record is the newest one, so that each poll reads its page.
+func TestBadRecordOfAQuietListCostsFewRequests(t *testing.T) {
+	for name, bad := range map[string]int64{"the newest one": 1001, "another one": 990} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			startOn(t, s)
+			s.prepend(1001)
+			wait(time.Hour)
+			before := s.count()
+			wait(24 * time.Hour)
+			usual := s.count() - before
+			s.setFail(s.failsWith(bad))
+			wait(time.Hour)
+			before = s.count()
+			wait(24 * time.Hour)
+			assert.Less(t, s.count()-before, usual*5/4)
+		})
+	}
+}
+
+// A sweep reads the record that another poll would not request.
+func TestBadRecordOfAQuietListIsDeliveredWhenItCanBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		s.setFail(s.failsWith(1001))
+		s.prepend(1001, 1002)
+		wait(3 * time.Hour)
+		require.Equal(t, []int64{1002}, db.stored())
+		s.setFail(nil)
+		wait(12 * time.Minute)
+		assert.Equal(t, []int64{1002, 1001}, db.stored())
+	})
+}
+
+// The client retries each call. So a record that the service fails for costs some seconds.
+func TestBadRecordDelaysNewOnesBySecondsWithTheRetriesOfAClient(t *testing.T) {
+	for _, status := range []int{500, 502} {
+		inBubble(t, fmt.Sprintf("HTTP %d", status), func(t *testing.T) {
+			srv := msgpushtest.New(t, msgpushtest.InMemory())
+			for id := range int64(500) {
+				srv.InsertForwardLog(msgpush.ForwardLog{ID: id + 1, CreateTime: created(id)})
+			}
+			client := srv.Client(msgpush.WithRetry(msgpush.RetryPolicy{})) // with the waits of a program
+			f, err := follow.New(client.ForwardLogPager(msgpush.ForwardLogParams{}), follow.Options{OnError: func(error) {}})
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			position, delays := "", []time.Duration{}
+			var inserted time.Time
+			load := func(context.Context) (string, error) { return position, nil }
+			go func() {
+				_ = f.Run(ctx, load, func(_ context.Context, b follow.Batch[msgpush.ForwardLog]) error {
+					position = b.Position
+					for range b.Records {
+						delays = append(delays, time.Since(inserted))
+					}
+					return nil
+				})
+			}()
+			wait(time.Minute)
+			srv.Inject(msgpushtest.BadRecord(501).WithStatus(status).Always())
+			for id := int64(501); id <= 515; id++ {
+				srv.InsertForwardLog(msgpush.ForwardLog{ID: id, CreateTime: created(id)})
+				inserted = time.Now()
+				wait(2 * time.Minute)
+			}
+			assert.Len(t, delays, 14)
+			assert.Less(t, slices.Max(delays), 30*time.Second)
+		})
+	}
+}
+
+// The number of pages shows where the newest record is.
+func TestNewRecordsOfAListThatIsNewestLastAreFoundBehindABadOneWithoutATotal(t *testing.T) {
+	for _, length := range []int64{19, 39, 450} {
+		inBubble(t, fmt.Sprintf("%d records", length), func(t *testing.T) {
+			s := &service{list: numbers(1, length)}
+			s.edit = func(_ int, p *page) { p.Total = 0 }
+			_, db := startOn(t, s)
+			s.setFail(s.failsWith(length + 1))
+			for n := length + 1; n <= length+60; n++ {
+				s.change(func(list []int64) []int64 { return append(list, n) })
+				wait(time.Minute)
+			}
+			assert.Equal(t, numbers(length+2, length+60), db.stored())
 		})
 	}
 }

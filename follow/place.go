@@ -10,17 +10,16 @@ import (
 
 // A place is the page that a reading has reached, on its way from the newest record inward.
 type place[T any] struct {
-	list       *list[T]
-	newestLast bool
-	number     int
-	page       *msgpush.Page[T]
-	isMissing  bool  // the request of the page failed, perhaps since the list ends before it: page is empty
-	total      int64 // the latest one; 0: not reported
-	highest    int   // the highest page number so far
-	backs      int   // how often the reading went back from there
-	lowest     int64 // the lowest total so far; 0: none was reported
-	repeats    int   // how many pages in a row, up to this one, may show the end: none had an unread record
-	failures   int   // failed attempts since the last page that had one
+	list          *list[T]
+	newestLast    bool
+	number        int
+	page          *msgpush.Page[T]
+	isMissing     bool  // the request of the page failed, perhaps since the list ends before it: page is empty
+	total         int64 // the latest one; 0: not reported
+	highestNumber int   // so far
+	goneBack      int   // how often the reading went back from there
+	lowestTotal   int64 // so far; 0: none was reported
+	repeats       int   // how many pages in a row, up to this one, may show the end: none had an unread record
 }
 
 // begin goes to the page that probably has the newest record. It returns an error if ctx has ended, or if the page
@@ -35,8 +34,8 @@ func (p *place[T]) begin(ctx context.Context, number int) error {
 		p.list.forget() // the list may not have this page any more
 		return err
 	}
-	p.number, p.highest = number, number
-	p.page, p.total, p.lowest = page, page.Total, page.Total
+	p.number, p.highestNumber = number, number
+	p.page, p.total, p.lowestTotal = page, page.Total, page.Total
 	return nil
 }
 
@@ -52,12 +51,12 @@ func (p *place[T]) items() []item[T] {
 // next goes to the next page inward, or back.
 func (p *place[T]) next(ctx context.Context, n nextPage) error {
 	number := p.inward()
-	if number > p.highest {
-		p.highest, p.backs = number, 0
+	if number > p.highestNumber {
+		p.highestNumber, p.goneBack = number, 0
 	}
 	page, err := p.inner(ctx, number, n)
-	for err == nil && n.goesBack && p.hasShrunk(page) && p.backs < maxBacks {
-		p.backs++
+	for err == nil && n.goesBack && p.hasShrunk(page) && p.goneBack < maxBacks {
+		p.goneBack++
 		number, page, err = p.back(ctx, number, n)
 	}
 	isEnd := err != nil && p.list.endsBefore(number) // some services fail for such a page
@@ -109,9 +108,9 @@ func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 		page = new(msgpush.Page[T])
 	}
 	p.number, p.page, p.total = number, page, page.Total
-	isLower := 0 < page.Total && page.Total < p.lowest
-	if isLower || p.lowest == 0 {
-		p.lowest = page.Total
+	isLower := 0 < page.Total && page.Total < p.lowestTotal
+	if isLower || p.lowestTotal == 0 {
+		p.lowestTotal = page.Total
 	}
 }
 
@@ -119,14 +118,11 @@ func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 // page behind it. Others promise more records than they show. In a list that grows, a page may have the records of
 // the page before.
 func (p *place[T]) count(hasUnseen bool) {
-	isReadAgain := p.number < p.highest
+	isReadAgain := p.number < p.highestNumber
 	isPromised := p.isFollowed() && length(p.page) > 0
 	p.repeats++
 	if hasUnseen || isReadAgain || isPromised {
 		p.repeats = 0
-	}
-	if hasUnseen {
-		p.failures = 0
 	}
 }
 
@@ -150,17 +146,15 @@ func (p *place[T]) isAtEnd() bool {
 // inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
 // below the records of the first two pages.
 func (p *place[T]) mayHaveInserted() bool {
-	inserted := p.total - p.lowest
+	inserted := p.total - p.lowestTotal
 	above := int64(p.number-1) * int64(p.list.longest)
 	return !p.newestLast && inserted > above
 }
 
-// inner requests another page than the newest one. While it waits, a bad record may move to the next page: so the
-// attempts count from the last page with a record that was not read before.
+// inner requests another page than the newest one.
 func (p *place[T]) inner(ctx context.Context, number int, n nextPage) (*msgpush.Page[T], error) {
 	wasFailing := p.list.steps.areFailing(ofSweep)
-	attempts := max(1, n.attempts()-p.failures)
-	page, err := p.request(ctx, number, ofSweep, attempts, n.mayEnd)
+	page, err := p.request(ctx, number, ofSweep, n.attempts(), n.mayEnd)
 	if err == nil && !wasFailing { // it failed for a moment at most
 		p.list.steps.succeeded(ofSweep)
 	}
@@ -176,7 +170,7 @@ func (p *place[T]) request(
 	l, s := p.list, p.list.steps
 	var page *msgpush.Page[T]
 	err := s.untilSuccess(ctx, c, attempts, s.pageWait, func(attempt int) (err error) {
-		isBad := l.badPages[number]
+		isBad := l.badPages[number] != nil
 		if isBad {
 			page, err = l.inParts(ctx, number)
 		} else {
@@ -186,8 +180,7 @@ func (p *place[T]) request(
 		if isOver {
 			return nil
 		}
-		p.failures++
-		isDue := attempt == min(2, attempts) || attempt%10 == 0
+		isDue := attempt == 2 || attempt%10 == 0
 		if isDue && !isBad && mayBeOfRecord(err) {
 			page, err = l.inParts(ctx, number)
 		}

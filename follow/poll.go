@@ -113,7 +113,7 @@ func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*read
 		hasUnseen := r.add(p.items())
 		p.count(hasUnseen)
 		if p.isAtEnd() {
-			isSure := !p.isMissing || r.hasTotal()
+			isSure := !p.isMissing || r.hasTotal() || p.list.endsBefore(p.number)
 			if isSure {
 				r.ending = atEnd
 			}
@@ -156,6 +156,9 @@ func (f *Follower[T]) newReading(total int64, isSweep bool) *reading[T] {
 // the record was searched at the wrong end so far.
 func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T], isSweep bool) (*place[T], error) {
 	f.steps.update(func(s *Status) { s.PollingSince = time.Now() })
+	for _, bad := range l.badPages {
+		bad.mustBeRead = isSweep
+	}
 	p := &place[T]{list: l}
 	for range maxSearches {
 		if err := p.begin(ctx, f.newestNumber(l)); err != nil {

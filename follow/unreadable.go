@@ -1,12 +1,70 @@
 package follow
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
 )
 
 // ErrUnreadable is wrapped by the error of [Options].OnError for a record that makes each page fail that has it.
 var ErrUnreadable = errors.New("cannot be read")
+
+// A badPage is a page with records that cannot be read.
+type badPage[T any] struct {
+	page       *msgpush.Page[T]    // without them
+	mustBeRead bool                // by a sweep, since the records may be readable now
+	offsets    []int               // of the records, in the list
+	first      msgpush.PageRequest // for the first record that can be read
+	firstID    int64               // of that record
+}
+
+// badPage returns the page that was read.
+func (s *split[T]) badPage(page *msgpush.Page[T]) *badPage[T] {
+	bad := &badPage[T]{page: page}
+	for _, p := range s.parts {
+		switch {
+		case p.page == nil:
+			bad.offsets = append(bad.offsets, p.Current-1)
+		case bad.firstID == 0 && length(p.page) > 0:
+			bad.first = msgpush.PageRequest{Current: (p.Current-1)*p.PageSize + 1, PageSize: 1}
+			bad.firstID = s.list.items(p.page)[0].id
+		}
+	}
+	return bad
+}
+
+// hasFailed reports whether a part had a record that failed in the latest reading. Since then, it may have moved by as
+// many places as the list has grown.
+func (s *split[T]) hasFailed(offset, size int) bool {
+	if s.before == nil {
+		return false
+	}
+	growth := 0
+	if s.total > 0 {
+		growth = int(s.total - s.before.page.Total)
+	}
+	return slices.ContainsFunc(s.before.offsets, func(bad int) bool {
+		isAt := func(place int) bool { return offset <= place && place < offset+size }
+		return isAt(bad) || isAt(bad+growth)
+	})
+}
+
+// isUnchanged reports whether a bad page is as it was read, by the total and by the place of a record.
+func (l *list[T]) isUnchanged(ctx context.Context, bad *badPage[T]) bool {
+	if bad == nil || bad.mustBeRead || bad.page.Total == 0 {
+		return false
+	}
+	page, err := l.request(ctx, bad.first)
+	if err != nil || length(page) != 1 {
+		return false
+	}
+	return page.Total == bad.page.Total && l.items(page)[0].id == bad.firstID
+}
 
 // A neighbour stands next to an unreadable record, which is recognized by it: the place of the record changes.
 type neighbour struct {
@@ -53,7 +111,9 @@ func (l *list[T]) reportInRow(failures []error, before, after int64) {
 	if len(failures) > 1 {
 		records = fmt.Sprintf("%d records", len(failures))
 	}
-	l.steps.report(errorf("%s %s %w: %w", records, placeOf(before, after), ErrUnreadable, failures[0]))
+	cause := strings.TrimPrefix(failures[0].Error(), "msgpush: ")
+	text := fmt.Sprintf("%s%s %s %v: %s", prefix, records, placeOf(before, after), ErrUnreadable, cause)
+	l.steps.report(errs.Hide(text, errors.Join(ErrUnreadable, failures[0]), nil))
 }
 
 func placeOf(before, after int64) string {
