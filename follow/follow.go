@@ -37,67 +37,15 @@ import (
 	"context"
 	cryptorand "crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
 )
-
-// Options configure a [Follower]. The zero value has the defaults.
-type Options struct {
-	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s. It is
-	// at most a year.
-	PollInterval time.Duration
-	// SweepInterval is the time from one sweep to the next. A record that appears behind newer ones is delivered
-	// by the next sweep. 0 means 10 min.
-	SweepInterval time.Duration
-	// Window is how many known records may stand above a new one when a sweep sees it. It should be more than
-	// the number of records that come within the sum of SweepInterval and the longest delay of a late record. 0
-	// means 200. It is at most 1,000,000.
-	Window int
-	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the error at
-	// level Warn with [slog.Default].
-	OnError func(error)
-}
-
-// ErrReplaced is returned by the function store of [Follower.Run] if the stored position is not Previous of the
-// batch: another process has stored a batch, or this one is stored already. Run loads the position then. OnError gets
-// the error only if the position has not changed.
-var ErrReplaced = errors.New(prefix + "the stored position has changed")
-
-// ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
-var ErrMissing = errors.New("records are missing")
-
-// ErrStore is wrapped by the error of [Options].OnError for an error of load or store.
-var ErrStore = errors.New("the store failed")
-
-const prefix = "msgpush: following a list: "
-
-// errorf returns an error of this package.
-func errorf(format string, args ...any) error { return fmt.Errorf(prefix+format, args...) }
-
-// A Batch holds records to store in one transaction.
-type Batch[T any] struct {
-	// Records holds new records, the oldest first, in the order of the list; docs/following.md names the
-	// exceptions. With Omitted, there are at most 500. There are none in the first batch of a first start, nor
-	// after a sweep that changed only the Position: store that batch, too.
-	Records []T
-	// Omitted holds new records that cannot be decoded, or whose id is 0. A program may send an alert for their
-	// JSON. Their order relative to Records is not known. A record without an integer as its id, or with the id 0,
-	// gets a negative ID, which is computed from the text of its id, or from its JSON. If the id is 0, the JSON has
-	// only the members of T.
-	Omitted []msgpush.OmittedRecord
-	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
-	Position string
-	// Previous is the Position of the batch before this one or, after load was called, the one that it returned.
-	Previous string
-}
 
 // A Follower delivers the new records of a list. It is made by [New], and runs once.
 type Follower[T any] struct {
@@ -150,23 +98,6 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		maxHeld: maxHeld,
 		writer:  cryptorand.Text(),
 	}, nil
-}
-
-// check returns an error if a number is negative or too large.
-func (o Options) check() error {
-	switch {
-	case o.PollInterval < 0:
-		return errorf("PollInterval is negative: %v", o.PollInterval)
-	case o.PollInterval > maxInterval:
-		return errorf("PollInterval is longer than a year: %v", o.PollInterval)
-	case o.SweepInterval < 0:
-		return errorf("SweepInterval is negative: %v", o.SweepInterval)
-	case o.Window < 0:
-		return errorf("Window is negative: %d", o.Window)
-	case o.Window > maxWindow:
-		return errorf("Window is greater than %d: %d", maxWindow, o.Window)
-	}
-	return nil
 }
 
 // Run loads the position, polls, and calls store for each batch, one after another in the calling goroutine, until
@@ -256,56 +187,4 @@ func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	position.List, position.Writer = f.list.pager.Name, f.writer
 	f.position, f.stored = position, text
 	return nil
-}
-
-// deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
-func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnownAbove bool) error {
-	slices.Reverse(newItems)
-	for chunk := range slices.Chunk(newItems, batchSize) {
-		var batch Batch[T]
-		for _, it := range chunk {
-			if f.position.Total > 0 || len(f.position.known) == 0 { // otherwise, the service reports no total
-				f.position.Total++
-			}
-			f.position.add(it.stamp)
-			if it.omitted != nil {
-				batch.Omitted = append(batch.Omitted, *it.omitted)
-			} else {
-				batch.Records = append(batch.Records, it.record)
-			}
-		}
-		if !haveKnownAbove { // trim would forget those
-			f.position.trim(max(maxBurst, f.maxKnown()))
-		}
-		if err := f.storeBatch(ctx, batch); err != nil {
-			return err
-		}
-		f.steps.update(func(s *Status) { s.Omitted += int64(len(batch.Omitted)) })
-	}
-	return nil
-}
-
-// maxKnown returns how many ids the position keeps. A sweep sees 2 × Window records. So an id is forgotten when
-// 2 × Window others have been seen since. They stand above it, so that it cannot be new again.
-func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
-
-// storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or if
-// the stored position has changed.
-func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
-	batch.Position, batch.Previous = f.position.encode(), f.stored
-	err := f.steps.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) error {
-		f.steps.begin("store")
-		forStore := batch // store may change its slices
-		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
-		err := f.store(ctx, forStore)
-		if err == nil || errors.Is(err, ErrReplaced) {
-			return err
-		}
-		return errorf("%w: %w", ErrStore, err)
-	})
-	if err == nil {
-		f.stored = batch.Position
-		f.steps.succeeded(ofStore)
-	}
-	return err
 }

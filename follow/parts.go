@@ -3,6 +3,7 @@ package follow
 import (
 	"cmp"
 	"context"
+
 	"example.com/msgpush"
 	"example.com/msgpush/internal/paging"
 )

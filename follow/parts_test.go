@@ -109,6 +109,20 @@ func TestBadRecordOfAQuietListCostsFewRequests(t *testing.T) {
 	}
 }
 
+// The total shows it, while the newest record is the same.
+func TestLateRecordOnAPageWithABadOneIsDeliveredByTheNextPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		s.setFail(s.failsWith(995))
+		s.prepend(1001)
+		wait(time.Hour + time.Minute)
+		s.insertAt(10, 1002)
+		wait(15 * time.Second)
+		assert.Equal(t, []int64{1001, 1002}, db.stored())
+	})
+}
+
 // A sweep reads the record that another poll would not request.
 func TestBadRecordOfAQuietListIsDeliveredWhenItCanBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -393,6 +407,66 @@ func TestBadRecordInAShortListOfAServiceThatFailsBehindTheEnd(t *testing.T) {
 		s.prepend(2, 3)
 		wait(time.Hour)
 		assert.Equal(t, []int64{2}, db.stored())
+	})
+}
+
+// A record fails once, in the moment in which its page is read in parts.
+func TestRecordThatFailsForAMomentIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		isBad, failures := s.failsWith(1003), 0
+		s.setFail(func(number int) error {
+			if s.size == 1 && failures > 0 {
+				return nil
+			}
+			err := isBad(number)
+			if err != nil && s.size == 1 {
+				failures++
+			}
+			return err
+		})
+		s.prepend(numbers(1001, 1005)...)
+		wait(time.Minute)
+		assert.Equal(t, numbers(1001, 1005), db.stored())
+		assert.Empty(t, unreadable(r))
+	})
+}
+
+// The service breaks down in the moment in which a page is read in parts.
+func TestOutageEndsThePartsOfAPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		startOn(t, s)
+		isBad, sizes := s.failsWith(1001), []int{}
+		s.setFail(func(number int) error {
+			sizes = append(sizes, s.size)
+			if s.size < 20 {
+				return &msgpush.APIError{HTTPStatus: 503, Retryable: true}
+			}
+			return isBad(number)
+		})
+		s.prepend(1001)
+		wait(25 * time.Second) // the third attempt follows after 27 s at least
+		assert.Equal(t, []int{20, 20, 10}, sizes)
+	})
+}
+
+// The second attempt meets an outage of a moment.
+func TestNewestPageIsReadInPartsAgainAfterSomeMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		isBad, begin := s.failsWith(1001), time.Now()
+		s.setFail(func(number int) error {
+			if s.size < 20 && time.Since(begin) < time.Minute {
+				return &msgpush.APIError{HTTPStatus: 503, Retryable: true}
+			}
+			return isBad(number)
+		})
+		s.prepend(1001, 1002)
+		wait(10 * time.Minute)
+		assert.Equal(t, []int64{1002}, db.stored())
 	})
 }
 

@@ -10,10 +10,6 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a
-// request, load or store does not return, or Run was not called or has returned. Restart the program.
-var ErrHangs = errors.New("msgpush: following a list: no step has ended")
-
 // A Status is the state of a [Follower]. A zero time stands for never.
 type Status struct {
 	// LastPoll is when a poll last succeeded, and store had stored its batches.

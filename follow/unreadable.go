@@ -11,9 +11,6 @@ import (
 	"example.com/msgpush/internal/errs"
 )
 
-// ErrUnreadable is wrapped by the error of [Options].OnError for a record that makes each page fail that has it.
-var ErrUnreadable = errors.New("cannot be read")
-
 // A badPage is a page with records that cannot be read.
 type badPage[T any] struct {
 	page       *msgpush.Page[T]    // without them

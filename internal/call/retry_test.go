@@ -50,6 +50,20 @@ func TestWaitIsClippedToTheDeadline(t *testing.T) {
 	})
 }
 
+func TestTimeLeftIsThatUntilTheEarlierDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct{ timeout, ofCaller, want time.Duration }{
+			{time.Minute, time.Hour, time.Minute},
+			{time.Hour, time.Minute, time.Minute},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), tt.ofCaller)
+			defer cancel()
+			s := &state{ctx: ctx, deadline: time.Now().Add(tt.timeout)}
+			assert.Equal(t, tt.want, s.timeLeft())
+		}
+	})
+}
+
 func TestRequestedWaitOfAnyLengthDoesNotOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s, _ := newStep(t)

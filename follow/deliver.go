@@ -1,0 +1,80 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"example.com/msgpush"
+)
+
+// A Batch holds records to store in one transaction.
+type Batch[T any] struct {
+	// Records holds new records, the oldest first, in the order of the list; docs/following.md names the
+	// exceptions. With Omitted, there are at most 500. There are none in the first batch of a first start, nor
+	// after a sweep that changed only the Position: store that batch, too.
+	Records []T
+	// Omitted holds new records that cannot be decoded, or whose id is 0. A program may send an alert for their
+	// JSON. Their order relative to Records is not known. A record without an integer as its id, or with the id 0,
+	// gets a negative ID, which is computed from the text of its id, or from its JSON. If the id is 0, the JSON has
+	// only the members of T.
+	Omitted []msgpush.OmittedRecord
+	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
+	Position string
+	// Previous is the Position of the batch before this one or, after load was called, the one that it returned.
+	Previous string
+}
+
+// deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
+func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnownAbove bool) error {
+	slices.Reverse(newItems)
+	for chunk := range slices.Chunk(newItems, batchSize) {
+		var batch Batch[T]
+		for _, it := range chunk {
+			if f.position.Total > 0 || len(f.position.known) == 0 { // otherwise, the service reports no total
+				f.position.Total++
+			}
+			f.position.add(it.stamp)
+			if it.omitted != nil {
+				batch.Omitted = append(batch.Omitted, *it.omitted)
+			} else {
+				batch.Records = append(batch.Records, it.record)
+			}
+		}
+		if !haveKnownAbove { // trim would forget those
+			f.position.trim(max(maxBurst, f.maxKnown()))
+		}
+		if err := f.storeBatch(ctx, batch); err != nil {
+			return err
+		}
+		f.steps.update(func(s *Status) { s.Omitted += int64(len(batch.Omitted)) })
+	}
+	return nil
+}
+
+// maxKnown returns how many ids the position keeps. A sweep sees 2 × Window records. So an id is forgotten when
+// 2 × Window others have been seen since. They stand above it, so that it cannot be new again.
+func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
+
+// storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or if
+// the stored position has changed.
+func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
+	batch.Position, batch.Previous = f.position.encode(), f.stored
+	err := f.steps.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) error {
+		f.steps.begin("store")
+		forStore := batch // store may change its slices
+		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
+		err := f.store(ctx, forStore)
+		if err == nil || errors.Is(err, ErrReplaced) {
+			return err
+		}
+		return errorf("%w: %w", ErrStore, err)
+	})
+	if err == nil {
+		f.stored = batch.Position
+		f.steps.succeeded(ofStore)
+	}
+	return err
+}
