@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,13 +153,13 @@ func TestBadRecordDelaysNewOnesBySecondsWithTheRetriesOfAClient(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			position, delays := "", []time.Duration{}
-			var inserted time.Time
+			var inserted atomic.Pointer[time.Time]
 			load := func(context.Context) (string, error) { return position, nil }
 			go func() {
 				_ = f.Run(ctx, load, func(_ context.Context, b follow.Batch[msgpush.ForwardLog]) error {
 					position = b.Position
 					for range b.Records {
-						delays = append(delays, time.Since(inserted))
+						delays = append(delays, time.Since(*inserted.Load()))
 					}
 					return nil
 				})
@@ -166,10 +167,13 @@ func TestBadRecordDelaysNewOnesBySecondsWithTheRetriesOfAClient(t *testing.T) {
 			wait(time.Minute)
 			srv.Inject(msgpushtest.BadRecord(501).WithStatus(status).Always())
 			for id := int64(501); id <= 515; id++ {
+				now := time.Now()
+				inserted.Store(&now)
 				srv.InsertForwardLog(msgpush.ForwardLog{ID: id, CreateTime: created(id)})
-				inserted = time.Now()
 				wait(2 * time.Minute)
 			}
+			cancel()
+			synctest.Wait()
 			assert.Len(t, delays, 14)
 			assert.Less(t, slices.Max(delays), 30*time.Second)
 		})
