@@ -114,7 +114,9 @@ func TestPagesThatFailFourTimesEachDelayAPollOnly(t *testing.T) {
 		})
 		s.prepend(numbers(1001, 1060)...)
 		wait(340 * time.Second) // three pages take 351 s at least
+		s.mu.Lock()
 		assert.Equal(t, []int{1, 5, 5}, []int{attempts[1], attempts[2], attempts[3]})
+		s.mu.Unlock()
 		wait(2 * time.Minute)
 		assert.Equal(t, numbers(1001, 1060), db.stored())
 	})
