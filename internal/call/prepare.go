@@ -71,6 +71,7 @@ func (c *Caller) nextKey(s *state) (final *Failure) {
 	if s.endErr() != nil {
 		return s.ended("")
 	}
+	begin := time.Now()
 	key, err := c.Source(s.ctx, s.rejectedKey)
 	isKnown := s.keys.Has(key) // and has been checked
 	if err == nil && !isKnown {
@@ -80,7 +81,11 @@ func (c *Caller) nextKey(s *state) (final *Failure) {
 	ended := s.endErr()
 	switch {
 	case err == nil && s.hasReplacedKey() && key == s.rejectedKey: // s.last is the rejection
-		s.last.remark("the key source has no other key")
+		remark := "the key source has no other key"
+		if wait := time.Since(begin); wait >= time.Second {
+			remark += ", after " + wait.Round(time.Second).String()
+		}
+		s.last.remark(remark)
 		return s.last
 	case ended != nil && (err == nil || s.isOfContext(err)):
 		return s.ended(step)

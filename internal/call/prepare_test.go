@@ -151,3 +151,17 @@ func TestCallThatHasEndedMakesNoAttempt(t *testing.T) {
 		})
 	}
 }
+
+// A source may wait for a file. The error says so.
+func TestRemarkOfASourceWithoutAnotherKeyHasItsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, _ := newStep(t)
+		c.Source = func(context.Context, string) (string, error) {
+			time.Sleep(10 * time.Second)
+			return "first-key", nil
+		}
+		s.rejectedKey, s.last = "first-key", new(Failure)
+		assert.Same(t, s.last, c.prepare(s))
+		assert.Equal(t, []string{"the key source has no other key, after 10s"}, s.last.Remarks)
+	})
+}
