@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"example.com/msgpush/internal/call"
@@ -45,30 +46,66 @@ func (f AccessKeyFunc) check() error {
 	return nil
 }
 
-// keyFileWaits is how often a source of [AccessKeyFile] waits a second for its file.
-const keyFileWaits = 10
+// keyFileWait is how long a source of [AccessKeyFile] waits for another content of its file.
+const keyFileWait = 10 * time.Second
 
 // AccessKeyFile returns a source that reads the key from a file, such as a mounted secret, before each attempt.
-// Spaces, line breaks and a byte order mark around the key are left out.
+// Spaces, line breaks and a byte order mark around the key are left out. Replace the file by renaming another one: a
+// part of a key would be sent.
 //
-// For up to ten seconds, the source waits for a file that cannot be read or is empty, or still has the rejected key:
-// a secret may be mounted after a program has started, and replaced after the key of the service. Then the call
-// ends with the error of the file, or with the response that rejected the key.
+// If the file cannot be read or is empty, or still has the rejected key, calls wait for up to ten seconds: a secret may
+// be mounted after a program has started, and replaced after the key of the service. Then they end with the error of
+// the file, or with the response that rejected the key. Later calls end so at once, until the file has changed.
 func AccessKeyFile(path string) AccessKeySource {
-	return AccessKeyFunc(func(ctx context.Context, rejected string) (string, error) {
-		for waits := 0; ; waits++ {
-			key, err := readKey(path)
-			isReady := err == nil && key != "" && key != rejected
-			if isReady || waits == keyFileWaits {
-				return key, err
-			}
-			select {
-			case <-ctx.Done():
-				return key, err
-			case <-time.After(time.Second):
-			}
+	f := &keyFile{path: path}
+	return AccessKeyFunc(f.accessKey)
+}
+
+// A keyFile is the source of [AccessKeyFile].
+type keyFile struct {
+	path string
+
+	mu     sync.Mutex
+	unfit  string    // the key that calls do not want, or "" if the file has none
+	waitTo time.Time // for another one; zero: no call has waited
+}
+
+func (f *keyFile) accessKey(ctx context.Context, rejected string) (string, error) {
+	for {
+		key, err := readKey(f.path)
+		isFit := err == nil && key != "" && key != rejected
+		if isFit {
+			f.forgetOther(key)
+			return key, nil
 		}
-	})
+		if !time.Now().Before(f.waitEnd(key)) {
+			return key, err
+		}
+		select {
+		case <-ctx.Done():
+			return key, err
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// waitEnd returns the end of the wait that all calls share.
+func (f *keyFile) waitEnd(unfit string) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waitTo.IsZero() || unfit != f.unfit {
+		f.unfit, f.waitTo = unfit, time.Now().Add(keyFileWait)
+	}
+	return f.waitTo
+}
+
+// forgetOther ends the memory of a wait for another key than the one that the file has.
+func (f *keyFile) forgetOther(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if key != f.unfit {
+		f.waitTo = time.Time{}
+	}
 }
 
 func readKey(path string) (string, error) {

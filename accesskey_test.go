@@ -527,6 +527,32 @@ func TestAccessKeyFileWaitsTenSecondsForAKey(t *testing.T) {
 	}
 }
 
+// Each call with a revoked key would hold a goroutine for ten seconds otherwise.
+func TestCallsShareTheWaitForAKeyFile(t *testing.T) {
+	fixtures.RunInBubble(t, "", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "key")
+		write := func(key string) { require.NoError(t, os.WriteFile(file, []byte(key), 0o600)) }
+		write("key-1")
+		source := msgpush.AccessKeyFile(file)
+		assertWait := func(rejected, want string, wait time.Duration) {
+			t.Helper()
+			begin := time.Now()
+			assertKeyOf(t, source, rejected, want)
+			assert.Equal(t, wait, time.Since(begin))
+		}
+		for range 100 {
+			time.AfterFunc(6500*time.Millisecond, func() { assertWait("key-1", "key-1", 4*time.Second) })
+		}
+		assertWait("key-1", "key-1", 10*time.Second)
+		time.Sleep(time.Second)
+		assertWait("", "key-1", 0)
+		assertWait("key-1", "key-1", 0)
+		write("key-2")
+		assertWait("key-1", "key-2", 0)
+		assertWait("key-2", "key-2", 10*time.Second)
+	})
+}
+
 // A shutdown while a secret is not mounted yet is no failure of the key.
 func TestCancelledCallThatWaitsForAKeyFileIsCancelled(t *testing.T) {
 	for name, content := range map[string]string{"missing": "none", "empty": ""} {

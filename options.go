@@ -159,7 +159,13 @@ func WithRateLimiter(limiter interface{ Wait(context.Context) error }) Option {
 // isNil reports whether a value is nil, or a nil pointer, whose methods would panic in each call.
 func isNil(value any) bool {
 	v := reflect.ValueOf(value)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+	switch v.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan:
+		return v.IsNil()
+	}
+	return false
 }
 
 // WithMaxResponseBytes sets the size limit of a response body, after decompression. A longer body of a

@@ -38,6 +38,7 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 		{"size limit of 0", msgpush.WithMaxResponseBytes(0), "WithMaxResponseBytes: 0 is not positive"},
 		{"nil limiter", msgpush.WithRateLimiter(nil), "WithRateLimiter: the limiter is nil"},
 		{"nil pointer as limiter", msgpush.WithRateLimiter((*nilLimiter)(nil)), "WithRateLimiter: the limiter is nil"},
+		{"nil function as limiter", msgpush.WithRateLimiter(nilFunc(nil)), "WithRateLimiter: the limiter is nil"},
 		{"nil pointer as transport", msgpush.WithHTTPClient(&http.Client{Transport: (*http.Transport)(nil)}),
 			"WithHTTPClient: the transport is a nil pointer"},
 		{"nil logger", msgpush.WithLogger(nil), "WithLogger: the logger is nil"},
@@ -145,6 +146,10 @@ func TestWithRejectedKeyCodesCopiesCodes(t *testing.T) {
 }
 
 // A nilLimiter is a limiter whose pointer may be nil by mistake.
+type nilFunc func(context.Context) error
+
+func (f nilFunc) Wait(ctx context.Context) error { return f(ctx) }
+
 type nilLimiter struct{ err error }
 
 func (l *nilLimiter) Wait(context.Context) error { return l.err }

@@ -477,6 +477,27 @@ func TestDeletionsWhileABacklogOfAListThatIsNewestLastIsReadHideNoRecord(t *test
 	})
 }
 
+// A record is inserted while each sweep reads. Newest last, none moves to a page that follows.
+func TestInsertionsDoNotCutTheSweepsOfAListThatIsNewestLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 50)}
+		_, db := startOn(t, s)
+		next, ofPage1 := int64(51), 0
+		s.setEdit(func(number int, _ *page) {
+			switch number {
+			case 1:
+				ofPage1++
+			case 2:
+				s.list = append(slices.Clone(s.list), next)
+				next++
+			}
+		})
+		wait(2 * time.Hour)
+		assert.Less(t, ofPage1, 20, "one for each sweep")
+		assert.NotEmpty(t, db.stored())
+	})
+}
+
 func TestPurgeOfAListThatIsNewestLastCostsFewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1, 21_000)}

@@ -68,7 +68,7 @@ type Follower[T any] struct {
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
 // the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
 // or a number that is negative or too large. If responses report neither a total nor a number of pages, or if neither
-// the creation times nor the ids show an order, the newest record must stand at the start of the list.
+// the creation times nor, without them, the ids show an order, the newest record must stand at the start of the list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
 	case pager.Fetch == nil:

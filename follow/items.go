@@ -96,5 +96,10 @@ func idOf(record []byte) int64 {
 	return -1 - int64(binary.BigEndian.Uint64(hash[:])>>1)
 }
 
-// length returns the number of records of a page.
-func length[T any](page *msgpush.Page[T]) int { return len(page.List) + len(page.Omitted) }
+// length returns the number of records of a page, which may be nil.
+func length[T any](page *msgpush.Page[T]) int {
+	if page == nil {
+		return 0
+	}
+	return len(page.List) + len(page.Omitted)
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"example.com/msgpush"
+	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/paging"
 )
 
@@ -26,6 +27,9 @@ func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], er
 		return nil, paging.AtPage(int64(number), err)
 	}
 	s.retry(ctx)
+	if ended := errs.OfContext(ctx); ended != nil {
+		return nil, ended
+	}
 	page := s.join()
 	if length(page) == 0 {
 		return nil, paging.AtPage(int64(number), cmp.Or(s.err, errNotInParts))
@@ -33,7 +37,7 @@ func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], er
 	if bad := s.badPage(page); len(bad.offsets) > 0 {
 		l.badPages[number] = bad
 	}
-	l.reportUnreadable(s.parts)
+	s.reportUnreadable()
 	if s.length > 0 {
 		l.pages = pagesFor(s.length, size)
 	}
@@ -136,11 +140,13 @@ func (s *split[T]) addUnreadable(p part[T]) error {
 	return nil
 }
 
-// retry requests each record that failed once more: an outage may have ended meanwhile.
+// retry requests each record that failed once more, unless it has failed in two readings before: an outage may have
+// ended meanwhile.
 func (s *split[T]) retry(ctx context.Context) {
 	for i := range s.parts {
 		p := &s.parts[i]
-		if p.page == nil && !s.hasFailed(p.Current-1, 1) {
+		isReported := s.before != nil && s.before.isAgain && s.hasFailed(p.Current-1, 1)
+		if p.page == nil && !isReported {
 			p.page, p.err = s.list.request(ctx, p.PageRequest)
 		}
 	}

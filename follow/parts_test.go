@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -434,6 +435,56 @@ func TestRecordThatFailsForAMomentIsDelivered(t *testing.T) {
 		wait(time.Minute)
 		assert.Equal(t, numbers(1001, 1005), db.stored())
 		assert.Empty(t, unreadable(r))
+	})
+}
+
+// The request for the bad record is cancelled when it is read for the second time.
+func TestShutdownIsNoReasonWhyARecordIsUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, _ := startOn(t, s)
+		isBad, stop, failures := s.failsWith(983), r.stop, 0 // the last one of its page
+		s.setFail(func(number int) error {
+			err := isBad(number)
+			if err != nil && s.size == 1 {
+				failures++
+			}
+			if err != nil && failures == 3 { // two in the first reading
+				go stop()
+				s.mu.Unlock()
+				time.Sleep(time.Second)
+				s.mu.Lock()
+				return context.Canceled
+			}
+			return err
+		})
+		s.prepend(1001, 1002)
+		wait(time.Minute)
+		assert.Empty(t, unreadable(r))
+	})
+}
+
+// Failures of a moment are no failures of the record that was requested then.
+func TestServiceThatOftenFailsHasNoUnreadableRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		random := rand.New(rand.NewPCG(1, 2))
+		s.setFail(func(int) error {
+			if random.IntN(10) < 3 {
+				return &msgpush.APIError{HTTPStatus: 500}
+			}
+			return nil
+		})
+		for n := int64(1001); n <= 1120; n++ {
+			s.prepend(n)
+			wait(time.Minute)
+		}
+		s.setFail(nil)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1120), db.stored())
+		assert.Less(t, len(unreadable(r)), 6)
+		assert.Empty(t, r.missing())
 	})
 }
 

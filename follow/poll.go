@@ -113,7 +113,7 @@ func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*read
 		hasUnseen := r.add(p.items())
 		p.count(hasUnseen)
 		if p.isAtEnd() {
-			isSure := !p.isMissing || r.hasTotal() || p.list.endsBefore(p.number)
+			isSure := !p.isMissing || p.list.endsBefore(p.number)
 			if isSure {
 				r.ending = atEnd
 			}
@@ -157,7 +157,7 @@ func (f *Follower[T]) newReading(total int64, isSweep bool) *reading[T] {
 func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T], isSweep bool) (*place[T], error) {
 	f.steps.update(func(s *Status) { s.PollingSince = time.Now() })
 	for _, bad := range l.badPages {
-		bad.mustBeRead = isSweep
+		bad.mustBeRead = isSweep || !bad.isAgain
 	}
 	p := &place[T]{list: l}
 	for range maxSearches {

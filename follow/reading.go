@@ -87,9 +87,6 @@ func (r *reading[T]) dropNewerHalf() {
 	r.items = slices.Delete(r.items, 0, len(r.items)/2)
 }
 
-// hasTotal reports whether all records were read, by the total.
-func (r *reading[T]) hasTotal() bool { return 0 < r.total && r.total <= int64(len(r.items)) }
-
 // hasDropped reports whether records were dropped.
 func (r *reading[T]) hasDropped() bool { return len(r.dropped) > 0 }
 

@@ -36,7 +36,6 @@ func (f *Follower[T]) readExisting(ctx context.Context, l *list[T]) error {
 	if err != nil {
 		return err
 	}
-	f.position.growth = max(f.position.growth, r.grown(0)) // in the second reading, the total may be the length of a page
 	f.makeKnown(r, nil)
 	if r.ending != cut {
 		f.steps.succeeded(ofSweep)

@@ -14,7 +14,8 @@ import (
 // A badPage is a page with records that cannot be read.
 type badPage[T any] struct {
 	page       *msgpush.Page[T]    // without them
-	mustBeRead bool                // by a sweep, since the records may be readable now
+	isAgain    bool                // the reading before had such a record, too
+	mustBeRead bool                // although it is unchanged, since the records may be readable now
 	offsets    []int               // of the records, in the list
 	first      msgpush.PageRequest // for the first record that can be read
 	firstID    int64               // of that record
@@ -22,7 +23,7 @@ type badPage[T any] struct {
 
 // badPage returns the page that was read.
 func (s *split[T]) badPage(page *msgpush.Page[T]) *badPage[T] {
-	bad := &badPage[T]{page: page}
+	bad := &badPage[T]{page: page, isAgain: s.before != nil}
 	for _, p := range s.parts {
 		switch {
 		case p.page == nil:
@@ -69,23 +70,23 @@ type neighbour struct {
 	isBefore bool // in the order of the list
 }
 
-// reportUnreadable reports the records of a page that failed, once.
-func (l *list[T]) reportUnreadable(parts []part[T]) {
+// reportUnreadable reports the records that failed in this reading and in the one before, once. A single reading may
+// have met failures of a moment.
+func (s *split[T]) reportUnreadable() {
 	var inRow []error
 	var before int64
-	for _, p := range parts {
-		if p.page == nil {
+	for _, p := range s.parts {
+		if p.page == nil && s.hasFailed(p.Current-1, 1) {
 			inRow = append(inRow, p.err)
+		}
+		if length(p.page) == 0 { // it failed, or was deleted
 			continue
 		}
-		items := l.items(p.page)
-		if len(items) == 0 { // it was deleted
-			continue
-		}
-		l.reportInRow(inRow, before, items[0].id)
+		items := s.list.items(p.page)
+		s.list.reportInRow(inRow, before, items[0].id)
 		inRow, before = nil, items[len(items)-1].id
 	}
-	l.reportInRow(inRow, before, 0)
+	s.list.reportInRow(inRow, before, 0)
 }
 
 // reportInRow reports records between two others. The id 0 stands for the end of the page.
