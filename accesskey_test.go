@@ -549,6 +549,9 @@ func TestCallsShareTheWaitForAKeyFile(t *testing.T) {
 		assertWait("key-1", "key-1", 0)
 		write("key-2")
 		assertWait("key-1", "key-2", 0)
+		write("key-1")
+		assertWait("key-1", "key-1", 10*time.Second)
+		write("key-2")
 		assertWait("key-2", "key-2", 10*time.Second)
 	})
 }

@@ -131,6 +131,15 @@ func TestIdleConnectionsAreClosedOnceForEachTimeout(t *testing.T) {
 	})
 }
 
+// The attempt failed since the timeout of the call had passed, and the call says so already.
+func TestAttemptThatEndsWithTheTimeoutOfTheCallIsNoPreviousFailure(t *testing.T) {
+	c, s, _ := newStep(t)
+	s.deadline, s.timeoutErr = time.Now(), c.timeoutErr
+	final := s.interrupted(&Failure{Kind: NoResponse, Step: "reading: ", Cause: context.DeadlineExceeded})
+	assert.Nil(t, final.Previous)
+	assert.Equal(t, "reading: ", final.Step)
+}
+
 func TestErrorAtOnceIsNotReplacedByTimeout(t *testing.T) {
 	errCable := errors.New("the cable is cut")
 	c, s, req := newStep(t)
