@@ -15,6 +15,7 @@ type list[T any] struct {
 	steps   *steps
 	pages   int // how many the list has, by the latest response; 0: not reported
 	longest int // the number of records of the longest page
+	full    int // the same, of the pages that another one follows; 0: none does
 
 	badPages   map[int]*badPage[T]
 	unreadable map[neighbour]bool // the neighbours of such records, which were reported
@@ -40,6 +41,10 @@ func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error
 	isLast := number == page.Pages
 	if !isLast { // the last page may be short
 		l.longest = max(l.longest, length(page))
+	}
+	isFollowed := number < page.Pages || number == 1 && page.Pages == 0 && page.Total > int64(length(page))
+	if isFollowed {
+		l.full = max(l.full, length(page))
 	}
 	l.pages = l.pagesOf(page)
 	return page, nil
@@ -76,7 +81,7 @@ func (l *list[T]) endsBefore(number int) bool { return l.pages > 0 && number > l
 
 // forget forgets the numbers: the list may have become shorter.
 func (l *list[T]) forget() {
-	l.pages, l.longest = 0, 0
+	l.pages, l.longest, l.full = 0, 0, 0
 }
 
 // isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, that must be

@@ -10,12 +10,12 @@ func (r *reading[T]) newItems() (newItems []item[T]) {
 	if !r.coversList() && !r.isNoneLeft() {
 		items = items[:r.upToKnown]
 	}
-	known := 0
+	known, areAllNew := 0, !r.isNoneLeft() || r.wasEmpty || r.coversList()
 	for _, it := range items {
 		switch {
 		case it.isKnown:
 			known++
-		case known < r.window && (!r.isNoneLeft() || r.wasEmpty || r.isLater(it)):
+		case known < r.window && (areAllNew || r.isLater(it)):
 			newItems = append(newItems, it)
 		}
 	}

@@ -433,6 +433,25 @@ func TestListThatIsEmptyForAMomentAtTheFirstStartIsNotNew(t *testing.T) {
 	})
 }
 
+// All records of a short list leave it together. The new one was created in the same second.
+func TestRecordThatReplacesAllOthersOfAShortListIsNew(t *testing.T) {
+	for name, hasTimes := range map[string]bool{"equal times": true, "no times": false} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(3, 1), created: func(int64) msgpush.DateTime {
+				if hasTimes {
+					return created(1)
+				}
+				return ""
+			}}
+			r, db := startOn(t, s)
+			s.change(func([]int64) []int64 { return numbers(1002, 1001) })
+			wait(time.Hour)
+			assert.Equal(t, numbers(1001, 1002), db.stored())
+			assert.NotEmpty(t, r.missing(), "others may have come and gone")
+		})
+	}
+}
+
 // A service may hide a record for days, or give its id again.
 func TestRecordIsForgottenWhenFourWindowsOfOthersHaveBeenSeenSince(t *testing.T) {
 	for others, want := range map[int64]bool{39: false, 40: true} {

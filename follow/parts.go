@@ -14,8 +14,8 @@ import (
 // service is at fault, and inParts returns an error.
 func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], error) {
 	size := l.pager.PageSize
-	if number > 1 && l.longest > 0 { // the service may send shorter pages than requested
-		size = l.longest
+	if number > 1 && l.full > 0 { // the service may send shorter pages than requested
+		size = l.full
 	}
 	before := l.badPages[number]
 	if l.isUnchanged(ctx, before) {

@@ -198,6 +198,31 @@ func TestNewRecordsOfAListThatIsNewestLastAreFoundBehindABadOneWithoutATotal(t *
 	}
 }
 
+// The list was shorter than a page, grows by several pages, and has a bad record on each of the first two.
+func TestBadRecordsOfAListThatWasShortAreTheOnlyOnesThatAreNotDelivered(t *testing.T) {
+	numbersOf := map[string]func(p *page){
+		"both":            func(*page) {},
+		"total":           func(p *page) { p.Pages = 0 },
+		"number of pages": func(p *page) { p.Total = 0 },
+		"none":            func(p *page) { p.Total, p.Pages = 0, 0 },
+	}
+	for name, edit := range numbersOf {
+		for _, length := range []int64{1, 8, 19, 20, 21} {
+			inBubble(t, fmt.Sprintf("numbers: %s, %d records", name, length), func(t *testing.T) {
+				s := &service{list: numbers(length, 1)}
+				s.edit = func(_ int, p *page) { edit(p) }
+				_, db := startOn(t, s)
+				bad := []int64{1017, 1035}
+				s.setFail(s.failsWith(bad...))
+				s.prepend(numbers(1001, 1045)...)
+				wait(3 * time.Hour)
+				isBad := func(n int64) bool { return slices.Contains(bad, n) }
+				assert.ElementsMatch(t, slices.DeleteFunc(numbers(1001, 1045), isBad), db.stored())
+			})
+		}
+	}
+}
+
 func unreadable(r *run) (unreadable []error) {
 	for _, err := range r.errors() {
 		if errors.Is(err, follow.ErrUnreadable) {

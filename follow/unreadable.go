@@ -94,6 +94,9 @@ func (l *list[T]) reportInRow(failures []error, before, after int64) {
 	if len(failures) == 0 {
 		return
 	}
+	if len(l.unreadable) >= maxBurst { // they are reported again
+		clear(l.unreadable)
+	}
 	isReported := false
 	for _, n := range []neighbour{{before, true}, {after, false}} {
 		if n.id != 0 {
