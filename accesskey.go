@@ -55,7 +55,7 @@ const keyFileWait = 10 * time.Second
 //
 // If the file cannot be read or is empty, or still has the rejected key, calls wait for up to ten seconds: a secret may
 // be mounted after a program has started, and replaced after the key of the service. Then they end with the error of
-// the file, or with the response that rejected the key. Later calls end so at once, until the file has changed.
+// the file, or with the response that rejected the key. Later calls do not wait, until the file has changed.
 func AccessKeyFile(path string) AccessKeySource {
 	f := &keyFile{path: path}
 	return AccessKeyFunc(f.accessKey)

@@ -13,9 +13,10 @@ import (
 type list[T any] struct {
 	pager   msgpush.Pager[T]
 	steps   *steps
-	pages   int // how many the list has, by the latest response; 0: not reported
-	longest int // the number of records of the longest page
-	full    int // the same, of the pages that another one follows; 0: none does
+	pages   int                          // how many the list has, by the latest response; 0: not reported
+	longest int                          // the number of records of the longest page
+	full    int                          // records of the longest page that another one follows; 0: none does
+	latest  struct{ number, length int } // the latest page of this reading
 
 	badPages   map[int]*badPage[T]
 	unreadable map[neighbour]bool // the neighbours of such records, which were reported
@@ -42,10 +43,15 @@ func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error
 	if !isLast { // the last page may be short
 		l.longest = max(l.longest, length(page))
 	}
-	isFollowed := number < page.Pages || number == 1 && page.Pages == 0 && page.Total > int64(length(page))
+	isFollowed := number < page.Pages || number == 1 && page.Total > int64(length(page))
 	if isFollowed {
 		l.full = max(l.full, length(page))
 	}
+	followsLatest := number == l.latest.number+1 && length(page) > 0
+	if followsLatest {
+		l.full = max(l.full, l.latest.length)
+	}
+	l.latest.number, l.latest.length = number, length(page)
 	l.pages = l.pagesOf(page)
 	return page, nil
 }

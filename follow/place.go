@@ -29,6 +29,7 @@ func (p *place[T]) begin(ctx context.Context, number int) error {
 	if number == 1 {
 		attempts = math.MaxInt
 	}
+	p.list.latest.length = 0 // it is of the reading before
 	page, err := p.request(ctx, number, ofPoll, attempts, false)
 	if err != nil {
 		p.list.forget() // the list may not have this page any more
