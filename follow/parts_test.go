@@ -212,12 +212,13 @@ func TestBadRecordsOfAListThatWasShortAreTheOnlyOnesThatAreNotDelivered(t *testi
 				s := &service{list: numbers(length, 1)}
 				s.edit = func(_ int, p *page) { edit(p) }
 				_, db := startOn(t, s)
-				bad := []int64{1017, 1035}
+				last := length + 37
+				bad := []int64{last - 10, last - 28}
 				s.setFail(s.failsWith(bad...))
-				s.prepend(numbers(1001, 1045)...)
+				s.prepend(numbers(length+1, last)...)
 				wait(3 * time.Hour)
 				isBad := func(n int64) bool { return slices.Contains(bad, n) }
-				assert.ElementsMatch(t, slices.DeleteFunc(numbers(1001, 1045), isBad), db.stored())
+				assert.ElementsMatch(t, slices.DeleteFunc(numbers(length+1, last), isBad), db.stored())
 			})
 		}
 	}
