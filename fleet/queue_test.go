@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,4 +74,19 @@ func TestCallThatMovesUpIsIndependentOfItsCommand(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The store adds the time between two slots to a time in microseconds since 1970, as a float64.
+func TestHighRateIsNotExceededByRounding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls, rate = 3000, 295_000
+		limiter := newLimiter(t, connect(t, newStore(t)), fleet.LimiterConfig{Name: "acme", Rate: rate, Per: time.Second})
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range calls {
+			wg.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
+		}
+		wg.Wait()
+		assert.GreaterOrEqual(t, time.Since(begin), (calls-1)*time.Second/rate-time.Microsecond)
+	})
 }

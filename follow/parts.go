@@ -66,9 +66,8 @@ type part[T any] struct {
 var errNotInParts = errorf("it failed, and smaller pages do not have its records")
 
 // read requests the records at the offsets from one to below another one in pages of half as many. Up to five are
-// requested one by one. A page that fails is read in parts, too, and one that will fail is not requested. The first and
-// the last page may also have other records, which are recognized by their ids. read returns an error if the service is
-// at fault.
+// requested one by one. The first and the last page may also have other records, which are recognized by their ids.
+// read returns an error if the service is at fault.
 func (s *split[T]) read(ctx context.Context, from, to int) error {
 	before := len(s.parts)
 	size := (to - from + 1) / 2
@@ -76,26 +75,7 @@ func (s *split[T]) read(ctx context.Context, from, to int) error {
 		size = 1
 	}
 	for offset := from / size * size; offset < to && !s.isEnd; offset += size {
-		p := part[T]{PageRequest: msgpush.PageRequest{Current: offset/size + 1, PageSize: size}}
-		willFail := size > 1 && s.hasFailed(offset, size)
-		if !willFail {
-			p.page, p.err = s.list.request(ctx, p.PageRequest)
-			s.err = cmp.Or(p.err, s.err)
-		}
-		var err error
-		switch {
-		case !willFail && s.isBehindEnd(p):
-			s.isEnd = true
-		case p.page != nil:
-			err = s.add(p)
-		case !willFail && !mayBeOfRecord(p.err):
-			err = p.err
-		case size > 1:
-			err = s.read(ctx, max(from, offset), min(to, offset+size))
-		default:
-			err = s.addUnreadable(p)
-		}
-		if err != nil {
+		if err := s.readPart(ctx, size, offset, from, to); err != nil {
 			return err
 		}
 	}
@@ -103,6 +83,30 @@ func (s *split[T]) read(ctx context.Context, from, to int) error {
 		return errNotInParts
 	}
 	return nil
+}
+
+// readPart requests the part at an offset, and reads it in parts if it fails, or will fail.
+func (s *split[T]) readPart(ctx context.Context, size, offset, from, to int) error {
+	inParts := func() error { return s.read(ctx, max(from, offset), min(to, offset+size)) }
+	willFail := size > 1 && s.hasFailed(offset, size)
+	if willFail {
+		return inParts()
+	}
+	p := part[T]{PageRequest: msgpush.PageRequest{Current: offset/size + 1, PageSize: size}}
+	p.page, p.err = s.list.request(ctx, p.PageRequest)
+	s.err = cmp.Or(p.err, s.err)
+	switch {
+	case s.isBehindEnd(p):
+		s.isEnd = true
+		return nil
+	case p.page != nil:
+		return s.add(p)
+	case !mayBeOfRecord(p.err):
+		return p.err
+	case size > 1:
+		return inParts()
+	}
+	return s.addUnreadable(p)
 }
 
 // isBehindEnd reports whether a part is behind the end of the list: by the total or, without one, if it is empty.
