@@ -88,20 +88,6 @@ func TestShortListOfWhichNoKnownRecordIsLeftIsReported(t *testing.T) {
 	})
 }
 
-// A list with a filter has few records, which the service deletes after some time.
-func TestRecordAfterAnEmptyListIsDeliveredWithoutAReport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(5, 1), created: func(int64) msgpush.DateTime { return "" }}
-		r, db := startOn(t, s)
-		s.change(func([]int64) []int64 { return nil })
-		wait(time.Hour)
-		s.prepend(6, 7)
-		wait(time.Hour)
-		assert.Equal(t, []int64{6, 7}, db.stored())
-		assert.Empty(t, r.errors())
-	})
-}
-
 // Pages are so long that each poll goes as far as a sweep. Another server, which is four polls behind, hides
 // a record.
 func TestPollsThatGoAsFarAsSweepsForgetNoRecord(t *testing.T) {
@@ -232,21 +218,6 @@ func TestBacklogOfAListThatIsNewestLastIsDeliveredThoughItHadOnePage(t *testing.
 			wait(time.Hour)
 			assert.ElementsMatch(t, numbers(1001, 2000), db.stored())
 			assert.Empty(t, r.missing())
-		})
-	}
-}
-
-// Some services refuse pages behind 10,000 records.
-func TestListOfWhichDeepPagesAreRefusedIsFollowedAfterADeletion(t *testing.T) {
-	for _, left := range []int{0, 10} {
-		inBubble(t, fmt.Sprintf("%d known records left", left), func(t *testing.T) {
-			s := &service{list: numbers(20_000, 1)}
-			s.fail = failFrom(501, &msgpush.APIError{HTTPStatus: 400})
-			_, db := startOn(t, s)
-			s.change(func(list []int64) []int64 { return slices.Delete(list, left, 500) })
-			s.prepend(numbers(20_001, 20_050)...)
-			wait(time.Hour)
-			assert.Equal(t, numbers(20_001, 20_050), db.records)
 		})
 	}
 }

@@ -57,18 +57,17 @@ type Follower[T any] struct {
 	hasRun  atomic.Bool // Run was called
 
 	// Only the goroutine of Run uses the fields below.
-	load            func(context.Context) (string, error)
-	store           func(context.Context, Batch[T]) error
-	position        position
-	stored          string    // the position that was stored last
-	sweepAt         time.Time // the poll at this time or later is a sweep; zero: the first poll
-	hasSeveralPages bool      // the list has had several pages
+	load     func(context.Context) (string, error)
+	store    func(context.Context, Batch[T]) error
+	position position
+	stored   string    // the position that was stored last
+	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
 // the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
 // or a number that is negative or too large. If responses report neither a total nor a number of pages, or if neither
-// the creation times nor, without them, the ids show an order, the newest record must stand at the start of the list.
+// the creation times show no order, the newest record must stand at the start of the list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
 	case pager.Fetch == nil:

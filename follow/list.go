@@ -11,20 +11,16 @@ import (
 
 // A list requests pages of one size, and keeps their number and length.
 type list[T any] struct {
-	pager   msgpush.Pager[T]
-	steps   *steps
-	pages   int                          // how many the list has, by the latest response; 0: not reported
-	longest int                          // the number of records of the longest page
-	full    int                          // records of the longest page that another one follows; 0: none does
-	latest  struct{ number, length int } // the latest page of this reading
-
-	badPages   map[int]*badPage[T]
-	unreadable map[neighbour]bool // the neighbours of such records, which were reported
+	pager      msgpush.Pager[T]
+	steps      *steps
+	pages      int         // how many the list has, by the latest response; 0: not reported
+	longest    int         // records of the longest page that another one follows; 0: none does
+	unreadable map[int]int // how many records of a page could not be read; 0: the page is read as a whole
 }
 
 func newList[T any](pager msgpush.Pager[T], pageSize int, s *steps) *list[T] {
 	pager.PageSize = pageSize
-	return &list[T]{pager: pager, steps: s, badPages: map[int]*badPage[T]{}, unreadable: map[neighbour]bool{}}
+	return &list[T]{pager: pager, steps: s, unreadable: map[int]int{}}
 }
 
 // page requests a page once, and takes the numbers of the response.
@@ -39,19 +35,10 @@ func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error
 		err := errorf("it has neither records nor numbers, but the list had %d pages", l.pages)
 		return nil, paging.AtPage(int64(number), err)
 	}
-	isLast := number == page.Pages
-	if !isLast { // the last page may be short
-		l.longest = max(l.longest, length(page))
-	}
 	isFollowed := number < page.Pages || number == 1 && page.Total > int64(length(page))
 	if isFollowed {
-		l.full = max(l.full, length(page))
+		l.longest = max(l.longest, length(page))
 	}
-	followsLatest := number == l.latest.number+1 && length(page) > 0
-	if followsLatest {
-		l.full = max(l.full, l.latest.length)
-	}
-	l.latest.number, l.latest.length = number, length(page)
 	l.pages = l.pagesOf(page)
 	return page, nil
 }
@@ -86,9 +73,7 @@ func pagesFor(total int64, size int) int { return int(min((total-1)/int64(size),
 func (l *list[T]) endsBefore(number int) bool { return l.pages > 0 && number > l.pages }
 
 // forget forgets the numbers: the list may have become shorter.
-func (l *list[T]) forget() {
-	l.pages, l.longest, l.full = 0, 0, 0
-}
+func (l *list[T]) forget() { l.pages, l.longest = 0, 0 }
 
 // isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, that must be
 // possible by the records that came.

@@ -29,7 +29,7 @@ func (r *reading[T]) nextPage() nextPage {
 	return nextPage{
 		need:     n,
 		mayEnd:   n == optional || len(r.position.known) == 0, // otherwise, known records must follow
-		goesBack: r.knownCount == 0 || r.isIncomplete,
+		goesBack: r.knownCount == 0,
 	}
 }
 
@@ -40,8 +40,6 @@ func (r *reading[T]) needOfNextPage() need {
 	}
 	mayHaveLate := r.hasUnknown && r.knownCount < r.window
 	switch {
-	case r.areKnownDeleted():
-		return notNeeded
 	case r.isAboveKnown():
 		return required
 	case (mayHaveLate || r.isSweep) && !r.hasDepth():
@@ -55,13 +53,6 @@ func (r *reading[T]) needOfFirstStart() need {
 		return notNeeded
 	}
 	return optional
-}
-
-// areKnownDeleted reports whether the known records below were probably deleted. If the list has grown by as
-// many records as seem old, they are new, and the clock of the service went back.
-func (r *reading[T]) areKnownDeleted() bool {
-	hasGrown := r.total-r.position.Total >= int64(r.older)
-	return r.older >= max(maxOld, 2*r.window) && !hasGrown
 }
 
 // isAboveKnown reports whether the latest records are new if a known one stands below them.

@@ -6,20 +6,27 @@ import "slices"
 
 // newItems returns the new records, the newest one first.
 func (r *reading[T]) newItems() (newItems []item[T]) {
-	items := r.items
-	if !r.coversList() && !r.isNoneLeft() {
-		items = items[:r.upToKnown]
-	}
-	known, areAllNew := 0, !r.isNoneLeft() || r.wasEmpty || r.coversList()
-	for _, it := range items {
+	known := 0
+	for i, it := range r.items {
 		switch {
 		case it.isKnown:
 			known++
-		case known < r.window && (areAllNew || r.isLater(it)):
+		case known < r.window && r.isNew(i):
 			newItems = append(newItems, it)
 		}
 	}
 	return newItems
+}
+
+// isNew reports whether an unknown record is new if fewer than Window known ones stand above it.
+func (r *reading[T]) isNew(index int) bool {
+	switch {
+	case r.coversList():
+		return true
+	case r.isNoneLeft(): // it must have been created after all known ones
+		return r.position.Newest != "" && r.items[index].created > r.position.Newest
+	}
+	return index < r.upToKnown // a known one stands below
 }
 
 // haveKnownAbove reports whether a known record stands above one of the new ones.
@@ -40,11 +47,6 @@ func (r *reading[T]) isNoneLeft() bool {
 	return r.knownCount == 0 && len(r.items) > 0 && len(r.position.known) > 0
 }
 
-// isLater reports whether a record was created after all known ones.
-func (r *reading[T]) isLater(it item[T]) bool {
-	return r.position.Newest != "" && it.created > r.position.Newest
-}
-
 // grown returns by how many more records the list has grown than were found as new.
 func (r *reading[T]) grown(found int) int64 { return r.total - r.position.Total - int64(found) }
 
@@ -57,7 +59,7 @@ func (r *reading[T]) missing(found int) error {
 		missed += r.unknown // at the end of the list
 	}
 	switch {
-	case r.isNoneLeft() && !r.wasEmpty:
+	case r.isNoneLeft():
 		return errorf("%w: no known record is left; %d records count as new", ErrMissing, found)
 	case missed > 0:
 		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, missed, r.window)

@@ -111,40 +111,8 @@ func TestFewTimesAmongManyEqualOnesDecideNoOrder(t *testing.T) {
 	})
 }
 
-// The first reading of a first start, or all polls so far, may have begun at the wrong end.
-func TestOrderThatIsFoundLateMakesNoRecordNew(t *testing.T) {
-	for name, tt := range map[string]struct {
-		failing []int64 // records, at first
-		until   time.Duration
-		missing int
-	}{
-		"in the second reading": {failing: []int64{500, 161, 162, 163}, until: 100 * time.Millisecond, missing: 0},
-		"after the first start": {failing: []int64{500, 161, 162, 163}, until: time.Minute, missing: 1},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			begin := time.Now()
-			s := &service{list: numbers(1, 500)}
-			s.created = func(n int64) msgpush.DateTime { return created(max(n, 20)) } // does not show the order on page 1
-			s.fail = func(number int) error {
-				if time.Since(begin) < tt.until {
-					return s.failsWith(tt.failing...)(number)
-				}
-				return nil
-			}
-			r, db := start(t, s.pager(20), follow.Options{})
-			wait(time.Hour)
-			assert.Empty(t, db.records)
-			assert.Len(t, r.missing(), tt.missing)
-			s.change(func(list []int64) []int64 { return append(list, 1001) })
-			wait(time.Minute)
-			assert.Equal(t, []int64{1001}, db.records)
-		})
-	}
-}
-
-// The newest 25 records of the first start were imported, with times of the year before, so that the list seems to be
-// newest last.
-func TestOrderThatWasWrongIsFoundAgain(t *testing.T) {
+// The newest 25 records of the first start were imported, with times of the year before.
+func TestImportDoesNotHideTheOrder(t *testing.T) {
 	for _, length := range []int64{45, 325, 3000} {
 		inBubble(t, fmt.Sprintf("%d records", length), func(t *testing.T) {
 			s := &service{list: numbers(length, 1)}
@@ -160,10 +128,8 @@ func TestOrderThatWasWrongIsFoundAgain(t *testing.T) {
 				wait(time.Minute)
 			}
 			wait(time.Hour)
-			assert.Greater(t, len(db.stored()), 250)
-			assert.NotEmpty(t, r.missing(), "the other ones are reported")
-			assert.NoError(t, r.Status().Check(limit))
-			assert.Equal(t, length+300, db.stored()[len(db.stored())-1])
+			assert.Equal(t, numbers(length+1, length+300), db.stored())
+			assert.Empty(t, r.missing())
 		})
 	}
 }

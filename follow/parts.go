@@ -1,174 +1,138 @@
 package follow
 
 import (
-	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/paging"
 )
 
-// inParts reads a page in smaller pages, down to single records: one record may make its page fail each time, for
-// example if it is too long. Such a record is left out, and reported once. If several in a row fail, or all, the
-// service is at fault, and inParts returns an error.
-func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], error) {
-	size := l.pager.PageSize
-	if number > 1 && l.full > 0 { // the service may send shorter pages than requested
-		size = l.full
-	}
-	before := l.badPages[number]
-	if l.isUnchanged(ctx, before) {
-		return before.page, nil
-	}
-	delete(l.badPages, number)
-	s := split[T]{list: l, before: before}
-	if err := s.read(ctx, (number-1)*size, number*size); err != nil {
-		return nil, paging.AtPage(int64(number), err)
-	}
-	s.retry(ctx)
-	if ended := errs.OfContext(ctx); ended != nil {
-		return nil, ended
-	}
-	page := s.join()
-	if length(page) == 0 {
-		return nil, paging.AtPage(int64(number), cmp.Or(s.err, errNotInParts))
-	}
-	if bad := s.badPage(page); len(bad.offsets) > 0 {
-		l.badPages[number] = bad
-	}
-	s.reportUnreadable()
-	if s.length > 0 {
-		l.pages = pagesFor(s.length, size)
-	}
-	return page, nil
-}
-
-// A split is a page that is read in parts.
+// A split is a page that is read in parts, and a part that fails record by record.
 type split[T any] struct {
 	list        *list[T]
-	before      *badPage[T] // by the latest reading; nil: it is the first one in parts
-	parts       []part[T]
-	total       int64 // by the first part that reports it; 0: none does
-	length      int64 // of the list, by the total or the number of pages; 0: none is reported
-	failedInRow int   // how many of the latest records failed
-	isEnd       bool  // the list ends behind the parts
-	err         error // the latest one
-}
-
-// A part is a smaller page, or a record.
-type part[T any] struct {
-	msgpush.PageRequest
-	page *msgpush.Page[T] // nil: the record failed
-	err  error            // of the record
+	from, to    int              // the offsets of the first record and of the one behind the last
+	isAgain     bool             // a record of the page failed in the latest reading, too
+	page        *msgpush.Page[T] // the records so far
+	isEnd       bool             // the list ends behind them
+	failedInRow int              // how many of the latest records failed
+	unreadable  []error          // a report for each record that failed
 }
 
 var errNotInParts = errorf("it failed, and smaller pages do not have its records")
 
-// read requests the records at the offsets from one to below another one in pages of half as many. Up to five are
-// requested one by one. The first and the last page may also have other records, which are recognized by their ids.
-// read returns an error if the service is at fault.
-func (s *split[T]) read(ctx context.Context, from, to int) error {
-	before := len(s.parts)
-	size := (to - from + 1) / 2
-	if to-from <= 5 {
-		size = 1
+// inParts reads a page in parts: one record may make it fail each time, for example if it is too long. A record that
+// fails is left out. If several in a row fail, or all, the service is at fault, and inParts returns an error.
+func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], error) {
+	size := l.pager.PageSize
+	if number > 1 && l.longest > 0 { // the service may send shorter pages than requested
+		size = l.longest
 	}
-	for offset := from / size * size; offset < to && !s.isEnd; offset += size {
-		if err := s.readPart(ctx, size, offset, from, to); err != nil {
+	s := &split[T]{
+		list:    l,
+		from:    (number - 1) * size,
+		to:      number * size,
+		isAgain: l.unreadable[number] > 0,
+		page:    new(msgpush.Page[T]),
+	}
+	err := s.read(ctx)
+	if ended := errs.OfContext(ctx); ended != nil {
+		return nil, ended
+	}
+	if err == nil && length(s.page) == 0 {
+		err = errNotInParts
+	}
+	if err != nil {
+		return nil, paging.AtPage(int64(number), err)
+	}
+	if s.page.Total > 0 {
+		l.pages = pagesFor(s.page.Total, size)
+	}
+	for _, report := range s.unreadable {
+		if !s.isAgain {
+			l.steps.report(report)
+		}
+	}
+	l.setUnreadable(number, len(s.unreadable))
+	return s.page, nil
+}
+
+// read requests the parts. The first one and the last one may also have records of other pages, which are recognized by
+// their ids.
+func (s *split[T]) read(ctx context.Context) error {
+	size := int(math.Ceil(math.Sqrt(float64(s.to - s.from))))
+	for offset := s.from / size * size; offset < s.to && !s.isEnd; offset += size {
+		err := s.readPart(ctx, offset, size)
+		if err != nil && mayBeOfRecord(err) {
+			err = s.readRecords(ctx, max(s.from, offset), min(s.to, offset+size))
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if len(s.parts) == before && !s.isEnd {
-		return errNotInParts
-	}
 	return nil
 }
 
-// readPart requests the part at an offset, and reads it in parts if it fails, or will fail.
-func (s *split[T]) readPart(ctx context.Context, size, offset, from, to int) error {
-	inParts := func() error { return s.read(ctx, max(from, offset), min(to, offset+size)) }
-	willFail := size > 1 && s.hasFailed(offset, size)
-	if willFail {
-		return inParts()
-	}
-	p := part[T]{PageRequest: msgpush.PageRequest{Current: offset/size + 1, PageSize: size}}
-	p.page, p.err = s.list.request(ctx, p.PageRequest)
-	s.err = cmp.Or(p.err, s.err)
-	switch {
-	case s.isBehindEnd(p):
-		s.isEnd = true
-		return nil
-	case p.page != nil:
-		return s.add(p)
-	case !mayBeOfRecord(p.err):
-		return p.err
-	case size > 1:
-		return inParts()
-	}
-	return s.addUnreadable(p)
-}
-
-// isBehindEnd reports whether a part is behind the end of the list: by the total or, without one, if it is empty.
-// Some services fail for such a page.
-func (s *split[T]) isBehindEnd(p part[T]) bool {
-	before := int64(p.Current-1) * int64(p.PageSize) // records
-	if p.page == nil {
-		return s.total > 0 && s.total == before
-	}
-	total := cmp.Or(s.total, p.page.Total)
-	return length(p.page) == 0 && total <= before
-}
-
-// add adds a part that could be read.
-func (s *split[T]) add(p part[T]) error {
-	if length(p.page) > p.PageSize {
-		return errNotInParts
-	}
-	s.failedInRow = 0
-	s.total = cmp.Or(s.total, p.page.Total)
-	s.length = cmp.Or(s.length, p.page.Total, int64(p.page.Pages)*int64(p.PageSize))
-	if length(p.page) > 0 { // otherwise, all records are hidden
-		s.parts = append(s.parts, p)
-	}
-	return nil
-}
-
-// addUnreadable adds a record that failed.
-func (s *split[T]) addUnreadable(p part[T]) error {
-	s.failedInRow++
-	if s.failedInRow == maxBad {
-		return p.err
-	}
-	s.parts = append(s.parts, p)
-	return nil
-}
-
-// retry requests each record that failed once more, unless it has failed in two readings before: an outage may have
-// ended meanwhile.
-func (s *split[T]) retry(ctx context.Context) {
-	for i := range s.parts {
-		p := &s.parts[i]
-		isReported := s.before != nil && s.before.isAgain && s.hasFailed(p.Current-1, 1)
-		if p.page == nil && !isReported {
-			p.page, p.err = s.list.request(ctx, p.PageRequest)
+// readPart requests the records from an offset on.
+func (s *split[T]) readPart(ctx context.Context, offset, size int) error {
+	part, err := s.list.request(ctx, msgpush.PageRequest{Current: offset/size + 1, PageSize: size})
+	if err != nil {
+		s.isEnd = s.page.Total > 0 && int64(offset) >= s.page.Total // some services fail for such a page
+		if s.isEnd {
+			return nil
 		}
+		return err
 	}
+	if length(part) > size {
+		return errNotInParts
+	}
+	s.page.Total = max(s.page.Total, part.Total)
+	s.isEnd = length(part) == 0 && int64(offset) >= s.page.Total
+	before := length(s.page)
+	for _, omitted := range part.Omitted {
+		omitted.Index += before
+		s.page.Omitted = append(s.page.Omitted, omitted)
+	}
+	s.page.List = append(s.page.List, part.List...)
+	return nil
 }
 
-// join returns the page that the parts make up.
-func (s *split[T]) join() *msgpush.Page[T] {
-	page := &msgpush.Page[T]{Total: s.total}
-	for _, p := range s.parts {
-		if p.page == nil {
+// readRecords requests the records of a part that fails.
+func (s *split[T]) readRecords(ctx context.Context, from, to int) error {
+	for offset := from; offset < to && !s.isEnd; offset++ {
+		err := s.readPart(ctx, offset, 1)
+		if err != nil && !s.isAgain { // an outage may have ended
+			err = s.readPart(ctx, offset, 1)
+		}
+		switch {
+		case err == nil:
+			s.failedInRow = 0
 			continue
+		case !mayBeOfRecord(err), s.failedInRow == maxBad-1:
+			return err
 		}
-		before := length(page)
-		for _, omitted := range p.page.Omitted {
-			omitted.Index += before
-			page.Omitted = append(page.Omitted, omitted)
-		}
-		page.List = append(page.List, p.page.List...)
+		s.failedInRow++
+		s.unreadable = append(s.unreadable, unreadableAt(offset, err))
 	}
-	return page
+	return nil
+}
+
+func unreadableAt(offset int, err error) error {
+	cause := strings.TrimPrefix(err.Error(), "msgpush: ")
+	text := fmt.Sprintf("%sthe record at the offset %d %v: %s", prefix, offset, ErrUnreadable, cause)
+	return errs.Hide(text, errors.Join(ErrUnreadable, err), nil)
+}
+
+// setUnreadable sets the number of unreadable records of a page.
+func (l *list[T]) setUnreadable(number, count int) {
+	l.unreadable[number] = count
+	total := 0
+	for _, n := range l.unreadable {
+		total += n
+	}
+	l.steps.update(func(s *Status) { s.Unreadable = total })
 }

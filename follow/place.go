@@ -18,8 +18,15 @@ type place[T any] struct {
 	total         int64 // the latest one; 0: not reported
 	highestNumber int   // so far
 	goneBack      int   // how often the reading went back from there
-	lowestTotal   int64 // so far; 0: none was reported
 	repeats       int   // how many pages in a row, up to this one, may show the end: none had an unread record
+}
+
+// newestNumber returns the number of the page that probably has the newest record.
+func (p *place[T]) newestNumber() int {
+	if p.newestLast {
+		return max(1, p.list.pages)
+	}
+	return 1
 }
 
 // begin goes to the page that probably has the newest record. It returns an error if ctx has ended, or if the page
@@ -29,14 +36,13 @@ func (p *place[T]) begin(ctx context.Context, number int) error {
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	p.list.latest.length = 0 // it is of the reading before
 	page, err := p.request(ctx, number, ofPoll, attempts, false)
 	if err != nil {
 		p.list.forget() // the list may not have this page any more
 		return err
 	}
 	p.number, p.highestNumber = number, number
-	p.page, p.total, p.lowestTotal = page, page.Total, page.Total
+	p.page, p.total = page, page.Total
 	return nil
 }
 
@@ -49,7 +55,8 @@ func (p *place[T]) items() []item[T] {
 	return items
 }
 
-// next goes to the next page inward, or back.
+// next goes to the next page inward. If the total falls, records may have moved to pages that were read before, and next
+// goes back to the first of these.
 func (p *place[T]) next(ctx context.Context, n nextPage) error {
 	number := p.inward()
 	if number > p.highestNumber {
@@ -57,8 +64,13 @@ func (p *place[T]) next(ctx context.Context, n nextPage) error {
 	}
 	page, err := p.inner(ctx, number, n)
 	for err == nil && n.goesBack && p.hasShrunk(page) && p.goneBack < maxBacks {
+		isSure := p.goneBack > 0 // otherwise, the page may be of a server that is behind
+		if isSure {
+			number = max(1, number-pagesFor(p.total-page.Total, max(1, p.list.longest)))
+			p.total = page.Total
+		}
 		p.goneBack++
-		number, page, err = p.back(ctx, number, n)
+		page, err = p.inner(ctx, number, n)
 	}
 	isEnd := err != nil && p.list.endsBefore(number) // some services fail for such a page
 	if isEnd {
@@ -68,20 +80,6 @@ func (p *place[T]) next(ctx context.Context, n nextPage) error {
 		p.enter(number, page)
 	}
 	return err
-}
-
-// back requests a page once more after a total that has fallen, since it may be of a server that is behind. If the
-// total has fallen again, records may have moved to pages that were read before, and back goes to the first of these.
-func (p *place[T]) back(ctx context.Context, number int, n nextPage) (int, *msgpush.Page[T], error) {
-	page, err := p.inner(ctx, number, n)
-	if err != nil || !p.hasShrunk(page) {
-		return number, page, err
-	}
-	pages := 1 + (p.total-page.Total-1)/int64(max(1, p.list.longest))
-	number = int(max(1, int64(number)-pages))
-	p.total = page.Total
-	page, err = p.inner(ctx, number, n)
-	return number, page, err
 }
 
 // inward returns the number of the page that follows. If the newest record is on the last page, that page may
@@ -108,11 +106,12 @@ func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 	if p.isMissing {
 		page = new(msgpush.Page[T])
 	}
-	p.number, p.page, p.total = number, page, page.Total
-	isLower := 0 < page.Total && page.Total < p.lowestTotal
-	if isLower || p.lowestTotal == 0 {
-		p.lowestTotal = page.Total
+	isFollowed := number == p.number+1 && length(page) > 0
+	wasWhole := p.list.unreadable[p.number] == 0 // otherwise, it may have records of other pages, too
+	if isFollowed && wasWhole {
+		p.list.longest = max(p.list.longest, length(p.page))
 	}
+	p.number, p.page, p.total = number, page, page.Total
 }
 
 // count takes whether the page had a record that was not read before. Some services send their last page again for each
@@ -146,10 +145,10 @@ func (p *place[T]) isAtEnd() bool {
 // mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If 60 are
 // inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
 // below the records of the first two pages.
-func (p *place[T]) mayHaveInserted() bool {
-	inserted := p.total - p.lowestTotal
+func (p *place[T]) mayHaveInserted(totalOfFirstPage int64) bool {
+	inserted := p.total - totalOfFirstPage
 	above := int64(p.number-1) * int64(p.list.longest)
-	return !p.newestLast && inserted > above
+	return !p.newestLast && totalOfFirstPage > 0 && inserted > above
 }
 
 // inner requests another page than the newest one.
@@ -171,7 +170,7 @@ func (p *place[T]) request(
 	l, s := p.list, p.list.steps
 	var page *msgpush.Page[T]
 	err := s.untilSuccess(ctx, c, attempts, s.pageWait, func(attempt int) (err error) {
-		isBad := l.badPages[number] != nil
+		isBad := l.unreadable[number] > 0
 		if isBad {
 			page, err = l.inParts(ctx, number)
 		} else {

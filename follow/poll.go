@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"example.com/msgpush/internal/errs"
@@ -18,29 +17,21 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	begun := time.Now()
 	isSweep := !begun.Before(f.sweepAt)
 	r, err := f.read(ctx, f.list, isSweep)
-	if errors.Is(err, errWrongEnd) {
-		f.steps.report(err)
-		f.position.started, f.position.known = false, map[int64]int{}
-		return f.firstStart(ctx)
-	}
 	if err != nil {
 		f.sweepSoon()
 		return err
 	}
-	isEmpty := len(r.items) == 0 && len(f.position.known) > 0
-	hasEmptied := isEmpty && !f.position.Empty
-	f.position.Empty = isEmpty
 	newItems := r.newItems()
 	f.position.growth = max(f.position.growth, r.grown(len(newItems)))
 	switch {
-	case r.ending == cut && r.knownCount > 0:
+	case r.ending == cut:
 		f.sweepSoon()
 		f.position.keep(r.notNew(newItems), f.maxKnown())
 	case r.endsSweep():
 		if isSweep {
 			f.sweepAt = begun.Add(f.options.SweepInterval)
 		}
-		if err := f.endSweep(ctx, r, newItems, hasEmptied); err != nil {
+		if err := f.endSweep(ctx, r, newItems); err != nil {
 			return err
 		}
 	}
@@ -63,7 +54,7 @@ func (f *Follower[T]) sweepSoon() {
 }
 
 // endSweep reports missing records, and makes those known that are not new.
-func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T], hasEmptied bool) error {
+func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
 	if err := r.missing(len(newItems)); err != nil { // compared with the position before makeKnown
 		f.steps.failed(ofList, err)
 		f.list.forget()
@@ -77,8 +68,8 @@ func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []it
 	if r.ending != cut {
 		f.steps.succeeded(ofSweep)
 	}
-	hasChanged := f.makeKnown(r, newItems) || hasEmptied
-	if !hasChanged || len(newItems) > 0 { // deliver stores the position with the records
+	hasNewlyKnown := f.makeKnown(r, newItems)
+	if !hasNewlyKnown || len(newItems) > 0 { // deliver stores the position with the records
 		return nil
 	}
 	return f.storeBatch(ctx, Batch[T]{})
@@ -101,14 +92,31 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	return hasNewlyKnown
 }
 
-// read reads pages until the rules end the poll, or a page fails. It returns an error as newestPlace does, or if a page
-// fails above all known records.
+// read reads a list from the newest record inward. It returns an error as readInward does.
 func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*reading[T], error) {
-	p, err := f.newestPlace(ctx, l, isSweep)
+	r, err := f.readInward(ctx, l, isSweep)
+	isWrongEnd := err == nil && f.learnOrder(l, r)
+	if isWrongEnd {
+		return f.readInward(ctx, l, isSweep)
+	}
+	return r, err
+}
+
+// readInward reads pages until the rules end the poll, or a page fails. It returns an error as newestPlace does, or if a
+// page fails above all known records.
+func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) (*reading[T], error) {
+	p, err := f.newestPlace(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	r := f.newReading(p.page.Total, isSweep)
+	r := &reading[T]{
+		position: &f.position,
+		window:   f.options.Window,
+		maxHeld:  f.maxHeld,
+		total:    p.page.Total,
+		isSweep:  isSweep,
+		seen:     paging.IDSet{},
+	}
 	for {
 		hasUnseen := r.add(p.items())
 		p.count(hasUnseen)
@@ -128,10 +136,10 @@ func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*read
 			return nil, ended
 		}
 		isAboveKnown := next.need == required && r.knownCount == 0
-		if err != nil && isAboveKnown && !f.refusesPages() {
+		if err != nil && isAboveKnown {
 			return nil, err
 		}
-		isCut := err != nil || r.knownCount > 0 && p.mayHaveInserted()
+		isCut := err != nil || r.knownCount > 0 && p.mayHaveInserted(r.total)
 		if isCut {
 			r.ending = cut
 			return r, nil
@@ -139,54 +147,19 @@ func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*read
 	}
 }
 
-func (f *Follower[T]) newReading(total int64, isSweep bool) *reading[T] {
-	return &reading[T]{
-		position:     &f.position,
-		window:       f.options.Window,
-		maxHeld:      f.maxHeld,
-		total:        total,
-		isSweep:      isSweep,
-		isIncomplete: !f.position.started || f.steps.areFailing(ofSweep),
-		wasEmpty:     f.position.Empty,
-		seen:         paging.IDSet{},
-	}
-}
-
-// newestPlace returns the place of the newest record. It returns an error if ctx has ended, if its page fails, or if
-// the record was searched at the wrong end so far.
-func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T], isSweep bool) (*place[T], error) {
+// newestPlace returns the place of the newest record. It returns an error if ctx has ended, or if its page fails.
+func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T]) (*place[T], error) {
 	f.steps.update(func(s *Status) { s.PollingSince = time.Now() })
-	for _, bad := range l.badPages {
-		bad.mustBeRead = isSweep || !bad.isAgain
-	}
-	p := &place[T]{list: l}
+	p := &place[T]{list: l, newestLast: f.position.Order == newestLast}
 	for range maxSearches {
-		if err := p.begin(ctx, f.newestNumber(l)); err != nil {
+		number := p.newestNumber()
+		if err := p.begin(ctx, number); err != nil {
 			return nil, err
 		}
-		if err := f.learnOrder(ctx, p, isSweep); err != nil {
-			return nil, err
-		}
-		if p.number == f.newestNumber(l) {
+		if number == p.newestNumber() {
 			break
 		}
 	}
-	p.newestLast = f.position.NewestLast
 	f.steps.succeeded(ofPoll)
 	return p, nil
-}
-
-// newestNumber returns the number of the page that probably has the newest record.
-func (f *Follower[T]) newestNumber(l *list[T]) int {
-	if f.position.HasOrder && f.position.NewestLast {
-		return max(1, l.pages)
-	}
-	return 1
-}
-
-// refusesPages reports whether pages other than the newest one have failed for so long that the service
-// probably refuses them, as the latest error says.
-func (f *Follower[T]) refusesPages() bool {
-	failing := f.steps.failures[ofSweep]
-	return isNoSuchPage(failing.err) && time.Since(failing.since) >= refusedAfter
 }

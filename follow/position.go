@@ -37,13 +37,9 @@ type marks struct {
 	Writer string `json:"writer,omitempty"`
 	// Newest is the latest valid creation time that was seen.
 	Newest msgpush.DateTime `json:"newest,omitempty"`
-	// NewestLast means that the newest record is at the end of the list. It was found if HasOrder is set.
-	NewestLast bool `json:"newestLast,omitempty"`
-	HasOrder   bool `json:"hasOrder,omitempty"`
+	Order  order            `json:"order,omitempty"`
 	// Whole means that the latest sweep read the whole list.
 	Whole bool `json:"whole,omitempty"`
-	// Empty means that the latest poll found the list empty. The ids of its records are kept.
-	Empty bool `json:"empty,omitempty"`
 	// Total is the number of records by the latest sweep, plus the records delivered since.
 	Total int64 `json:"total,omitempty"`
 }

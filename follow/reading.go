@@ -19,14 +19,12 @@ const (
 // let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. The new ones are 12 and 11,
 // which have no known record above and a known one below. 10 is missed, since it has one above.
 type reading[T any] struct {
-	position     *position
-	window       int
-	maxHeld      int
-	total        int64 // by the first response; 0: not reported
-	isSweep      bool  // it goes on until it has the depth of a sweep
-	isIncomplete bool  // the readings before: some old records may be unknown
-	wasEmpty     bool  // the list, in the poll before
-	ending       ending
+	position *position
+	window   int
+	maxHeld  int
+	total    int64 // by the first response; 0: not reported
+	isSweep  bool  // it goes on until it has the depth of a sweep
+	ending   ending
 
 	seen       paging.IDSet
 	items      []item[T] // the records, the newest one first, except the dropped ones
@@ -36,12 +34,14 @@ type reading[T any] struct {
 	upToKnown  int       // items up to the latest known one
 	missed     int       // unknown records between known ones, with Window known ones above
 	unknown    int       // unknown records since the latest known one
-	older      int       // how many of them were created before the newest known one
+	rising     int       // neighbours on a page of which the second one was created later
+	falling    int       // neighbours of which the first one was
 }
 
 // add takes the records of a page. It reports whether one of them was not read before.
 func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
 	r.hasUnknown = false
+	r.countPairs(items)
 	for _, it := range items {
 		if !r.seen.Add(it.id) { // it moved from another page
 			continue
@@ -52,7 +52,7 @@ func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
 		if it.isKnown {
 			r.countKnown()
 		} else {
-			r.countUnknown(it)
+			r.countUnknown()
 		}
 	}
 	return hasUnseen
@@ -64,15 +64,12 @@ func (r *reading[T]) countKnown() {
 	}
 	r.knownCount++
 	r.upToKnown = len(r.items)
-	r.unknown, r.older = 0, 0
+	r.unknown = 0
 }
 
-func (r *reading[T]) countUnknown(it item[T]) {
+func (r *reading[T]) countUnknown() {
 	r.hasUnknown = true
 	r.unknown++
-	if it.created != "" && it.created < r.position.Newest {
-		r.older++
-	}
 	isBacklog := r.knownCount == 0 && len(r.items) >= r.maxHeld
 	if isBacklog {
 		r.dropNewerHalf()

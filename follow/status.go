@@ -24,9 +24,9 @@ type Status struct {
 	Step string
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64
-	// Unreadable is the number of records that this follower has reported with [ErrUnreadable]. They are delivered if
-	// they can be read later.
-	Unreadable int64
+	// Unreadable is the number of records that were left out with [ErrUnreadable] when their pages were read last. They
+	// are delivered if they can be read later.
+	Unreadable int
 	// Err is the latest error of what fails now: a request, after its retries, load or store. If several fail, it is the
 	// error of what has failed for longer. It wraps [ErrMissing] if the latest sweep lacked records, or found no
 	// known one.

@@ -26,21 +26,7 @@ func TestRecordsThatOnlyTheTotalShowsAreReported(t *testing.T) {
 	})
 }
 
-// If the records of the position were deleted, the known ones are not searched in a million records.
-func TestDeletionOfAllKnownRecordsCostsABoundedNumberOfRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(100_000, 1)}
-		_, db := start(t, s.pager(20), follow.Options{Window: 20})
-		wait(time.Minute)
-		before := s.count()
-		s.change(func(list []int64) []int64 { return list[100:] })
-		wait(time.Hour)
-		const oldPages, polls, sweepPages = 10_000 / 20, 400, 6 * 3
-		assert.LessOrEqual(t, s.count()-before, oldPages+polls+sweepPages)
-		assert.Empty(t, db.records)
-	})
-}
-
+// A poll searches the known records in the whole list.
 func TestDeletionOfMostKnownRecordsCostsOneLongPoll(t *testing.T) {
 	for _, left := range []int{0, 1, 10, 30} {
 		inBubble(t, fmt.Sprintf("%d known records are left", left), func(t *testing.T) {
@@ -50,7 +36,7 @@ func TestDeletionOfMostKnownRecordsCostsOneLongPoll(t *testing.T) {
 			before := s.count()
 			wait(20 * time.Minute)
 			assert.Empty(t, db.records)
-			assert.LessOrEqual(t, s.count()-before, 800)
+			assert.LessOrEqual(t, s.count()-before, 20_000/20+200)
 		})
 	}
 }
@@ -171,28 +157,6 @@ func TestLateRecordThatAppearsDuringASweepIsNotReportedAsMissing(t *testing.T) {
 		wait(time.Hour)
 		assert.Equal(t, []int64{501}, db.stored())
 		assert.Empty(t, r.errors())
-	})
-}
-
-// Both readings of the first start fail at page 2. A deletion then hides a record from the sweep that follows.
-func TestDeletionAfterAnIncompleteFirstStartMakesNoOldRecordNew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(100, 1)}
-		begin := time.Now()
-		s.fail = func(number int) error {
-			if number > 1 && time.Since(begin) < 22*time.Second { // until both readings have ended
-				return errFailed
-			}
-			return nil
-		}
-		s.edit = func(number int, _ *page) {
-			if number == 3 && len(s.list) == 100 {
-				s.list = s.list[1:]
-			}
-		}
-		_, db := startOn(t, s)
-		wait(time.Hour)
-		assert.Empty(t, db.stored())
 	})
 }
 
