@@ -36,7 +36,7 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 			if f.position.Total > 0 || len(f.position.known) == 0 { // otherwise, the service reports no total
 				f.position.Total++
 			}
-			f.position.add(it.stamp)
+			f.position.add(it.entry)
 			if it.omitted != nil {
 				batch.Omitted = append(batch.Omitted, *it.omitted)
 			} else {
@@ -62,7 +62,7 @@ func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 // the stored position has changed.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
-	err := f.steps.untilSuccess(ctx, ofStore, math.MaxInt, time.Second, func(int) error {
+	err := f.steps.untilSuccess(ctx, causeStore, math.MaxInt, time.Second, func(int) error {
 		f.steps.begin("store")
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
@@ -74,7 +74,7 @@ func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	})
 	if err == nil {
 		f.stored = batch.Position
-		f.steps.succeeded(ofStore)
+		f.steps.succeeded(causeStore)
 	}
 	return err
 }

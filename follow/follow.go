@@ -88,8 +88,8 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	s := &steps{
 		random:   rand.N[time.Duration],
 		pageWait: min(o.PollInterval, firstWait),
-		status:   Status{NextStep: time.Now()},
 	}
+	s.status.NextStep = time.Now()
 	return &Follower[T]{
 		list:    newList(pager, cmp.Or(pager.PageSize, msgpush.DefaultPageSize), s),
 		steps:   s,
@@ -148,10 +148,10 @@ func (f *Follower[T]) Run(
 			if isLoaded && f.stored == before {
 				const format = "load returns the same position, although store returned an error: " +
 					"both must use the same row: %w"
-				f.steps.failed(ofStore, errorf(format, err))
+				f.steps.failed(causeStore, errorf(format, err))
 			}
 		case err == nil:
-			f.steps.succeeded(ofStore)
+			f.steps.succeeded(causeStore)
 			f.steps.update(func(s *Status) { s.LastPoll = time.Now() })
 		}
 		f.steps.pause(ctx, f.options.PollInterval)
@@ -162,7 +162,7 @@ func (f *Follower[T]) Run(
 // loadPosition goes on from the stored position. It returns an error if it cannot read that.
 func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	var text string
-	err := f.steps.untilSuccess(ctx, ofLoad, math.MaxInt, time.Second, func(int) (err error) {
+	err := f.steps.untilSuccess(ctx, causeLoad, math.MaxInt, time.Second, func(int) (err error) {
 		f.steps.begin("load")
 		text, err = f.load(ctx)
 		if err != nil {
@@ -173,7 +173,7 @@ func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerr // ctx has ended
 	}
-	f.steps.succeeded(ofLoad)
+	f.steps.succeeded(causeLoad)
 	position, err := parsePosition(text)
 	if err != nil {
 		return errorf("the stored position is not that of a batch: %w", err)

@@ -59,6 +59,7 @@ func TestRunReturnsAnErrorIfItCannotBegin(t *testing.T) {
 func TestRunReturnsAnErrorForAPositionThatItCannotRead(t *testing.T) {
 	for position, want := range map[string]string{
 		"since":    "the stored position is not that of a batch: invalid character 's'",
+		`{}`:       "the stored position is not that of a batch: its version is 0, and not 1",
 		`{"v":99}`: "the stored position is not that of a batch: its version is 99, and not 1",
 	} {
 		db := database{position: position}

@@ -10,25 +10,25 @@ import (
 	"example.com/msgpush"
 )
 
-// A stamp is the part of a record that a position keeps.
-type stamp struct {
+// An entry is the part of a record that a position keeps.
+type entry struct {
 	id      int64
 	created msgpush.DateTime // "" if there is no valid one
 }
 
 // An item is a record of a page, or one that was left out.
 type item[T any] struct {
-	stamp
+	entry
 	record  T
 	omitted *msgpush.OmittedRecord // nil: record is set
 	isKnown bool                   // set by the reading
 }
 
-func stamps[T any](items []item[T]) (stamps []stamp) {
+func entries[T any](items []item[T]) (entries []entry) {
 	for _, it := range items {
-		stamps = append(stamps, it.stamp)
+		entries = append(entries, it.entry)
 	}
-	return stamps
+	return entries
 }
 
 // items returns the records of a page in their order.
@@ -54,7 +54,7 @@ var errNoID = errors.New("the record has no id, or the id 0")
 func (l *list[T]) item(record T, index int) item[T] {
 	id := l.pager.ID(record)
 	if id != 0 {
-		return item[T]{stamp: stamp{id, l.created(record)}, record: record}
+		return item[T]{entry: entry{id, l.created(record)}, record: record}
 	}
 	text, _ := json.Marshal(record) // nil for a type that has no JSON: these records count as one
 	return omittedItem[T](msgpush.OmittedRecord{Index: index, JSON: text, Err: errNoID})
@@ -64,7 +64,7 @@ func omittedItem[T any](record msgpush.OmittedRecord) item[T] {
 	if record.ID == 0 {
 		record.ID = idOf(record.JSON)
 	}
-	return item[T]{stamp: stamp{id: record.ID}, omitted: &record}
+	return item[T]{entry: entry{id: record.ID}, omitted: &record}
 }
 
 // created returns the creation time of a record, or "" if it is not valid. Some services send the zero time,

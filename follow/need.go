@@ -17,29 +17,14 @@ func (n need) attempts() int {
 	return 5
 }
 
-// A nextPage says how the next page is requested.
-type nextPage struct {
-	need
-	mayEnd   bool // an error may mean that the list ends before it
-	goesBack bool // if the total falls, earlier pages are requested again
-}
-
-func (r *reading[T]) nextPage() nextPage {
-	n := r.needOfNextPage()
-	return nextPage{
-		need:     n,
-		mayEnd:   n == optional || len(r.position.known) == 0, // otherwise, known records must follow
-		goesBack: r.knownCount == 0,
-	}
-}
-
 // needOfNextPage applies the rules of first starts, polls and sweeps.
 func (r *reading[T]) needOfNextPage() need {
-	if !r.position.started {
-		return r.needOfFirstStart()
-	}
 	mayHaveLate := r.hasUnknown && r.knownCount < r.window
 	switch {
+	case !r.position.started && len(r.items) < 2*r.window:
+		return optional
+	case !r.position.started:
+		return notNeeded
 	case r.isAboveKnown():
 		return required
 	case (mayHaveLate || r.isSweep) && !r.hasDepth():
@@ -48,11 +33,10 @@ func (r *reading[T]) needOfNextPage() need {
 	return notNeeded
 }
 
-func (r *reading[T]) needOfFirstStart() need {
-	if len(r.items) >= 2*r.window {
-		return notNeeded
-	}
-	return optional
+// mayEnd reports whether an error of the next page may mean that the list ends before it.
+func (r *reading[T]) mayEnd(n need) bool {
+	mustHaveKnown := n == required && len(r.position.known) > 0
+	return !mustHaveKnown
 }
 
 // isAboveKnown reports whether the latest records are new if a known one stands below them.

@@ -72,7 +72,7 @@ func (r *reading[T]) missing(found int) error {
 // notNew returns the newest records that are not new, at most 2 × Window. If a page is missing in between, another
 // known record may stand on it, and make unknown records above it new: notNew leaves them out. If records were
 // dropped, none is new.
-func (r *reading[T]) notNew(newItems []item[T]) []stamp {
+func (r *reading[T]) notNew(newItems []item[T]) []entry {
 	if r.hasDropped() {
 		return r.dropped
 	}
@@ -81,16 +81,12 @@ func (r *reading[T]) notNew(newItems []item[T]) []stamp {
 		isNew[it.id] = true
 	}
 	lacksPage := r.ending == cut && r.knownCount > 0
-	known := 0
 	var items []item[T]
 	for _, it := range r.items {
-		if it.isKnown {
-			known++
-		}
 		mayBeNew := isNew[it.id] || lacksPage && !it.isKnown
 		if !mayBeNew && len(items) < 2*r.window {
 			items = append(items, it)
 		}
 	}
-	return stamps(items)
+	return entries(items)
 }

@@ -36,7 +36,7 @@ func (p *place[T]) begin(ctx context.Context, number int) error {
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	page, err := p.request(ctx, number, ofPoll, attempts, false)
+	page, err := p.request(ctx, number, causeNewestPage, attempts, false)
 	if err != nil {
 		p.list.forget() // the list may not have this page any more
 		return err
@@ -56,21 +56,21 @@ func (p *place[T]) items() []item[T] {
 }
 
 // next goes to the next page inward. If the total falls, records may have moved to pages that were read before, and next
-// goes back to the first of these.
-func (p *place[T]) next(ctx context.Context, n nextPage) error {
+// goes back to the first of these. In a sweep, the next sweep finds such records.
+func (p *place[T]) next(ctx context.Context, n need, mayEnd bool) error {
 	number := p.inward()
 	if number > p.highestNumber {
 		p.highestNumber, p.goneBack = number, 0
 	}
-	page, err := p.inner(ctx, number, n)
-	for err == nil && n.goesBack && p.hasShrunk(page) && p.goneBack < maxBacks {
+	page, err := p.inner(ctx, number, n, mayEnd)
+	for err == nil && n == required && p.hasShrunk(page) && p.goneBack < maxBacks {
 		isSure := p.goneBack > 0 // otherwise, the page may be of a server that is behind
 		if isSure {
 			number = max(1, number-pagesFor(p.total-page.Total, max(1, p.list.longest)))
 			p.total = page.Total
 		}
 		p.goneBack++
-		page, err = p.inner(ctx, number, n)
+		page, err = p.inner(ctx, number, n, mayEnd)
 	}
 	isEnd := err != nil && p.list.endsBefore(number) // some services fail for such a page
 	if isEnd {
@@ -152,11 +152,11 @@ func (p *place[T]) mayHaveInserted(totalOfFirstPage int64) bool {
 }
 
 // inner requests another page than the newest one.
-func (p *place[T]) inner(ctx context.Context, number int, n nextPage) (*msgpush.Page[T], error) {
-	wasFailing := p.list.steps.areFailing(ofSweep)
-	page, err := p.request(ctx, number, ofSweep, n.attempts(), n.mayEnd)
+func (p *place[T]) inner(ctx context.Context, number int, n need, mayEnd bool) (*msgpush.Page[T], error) {
+	wasFailing := p.list.steps.areFailing(causeOtherPage)
+	page, err := p.request(ctx, number, causeOtherPage, n.attempts(), mayEnd)
 	if err == nil && !wasFailing { // it failed for a moment at most
-		p.list.steps.succeeded(ofSweep)
+		p.list.steps.succeeded(causeOtherPage)
 	}
 	return page, err
 }

@@ -43,8 +43,8 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 func (f *Follower[T]) sweepSoon() {
 	now := time.Now()
 	wait := time.Minute
-	if f.steps.areFailing(ofSweep) {
-		wait = max(wait, time.Since(f.steps.failures[ofSweep].since))
+	if f.steps.areFailing(causeOtherPage) {
+		wait = max(wait, time.Since(f.steps.failures[causeOtherPage].since))
 	}
 	soon := now.Add(min(wait, f.options.SweepInterval))
 	isSooner := now.Before(f.sweepAt) && f.sweepAt.Before(soon)
@@ -53,21 +53,19 @@ func (f *Follower[T]) sweepSoon() {
 	}
 }
 
-// endSweep reports missing records, and makes those known that are not new.
+// endSweep reports missing records, and makes the others known that are not new.
 func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
 	if err := r.missing(len(newItems)); err != nil { // compared with the position before makeKnown
-		f.steps.failed(ofList, err)
+		f.steps.failed(causeMissing, err)
 		f.list.forget()
 	} else {
-		f.steps.succeeded(ofList)
+		f.steps.succeeded(causeMissing)
 	}
 	leavesNewer := r.hasDropped() && len(newItems) > 0 // the next poll finds them
 	if leavesNewer {
 		return nil
 	}
-	if r.ending != cut {
-		f.steps.succeeded(ofSweep)
-	}
+	f.steps.succeeded(causeOtherPage)
 	hasNewlyKnown := f.makeKnown(r, newItems)
 	if !hasNewlyKnown || len(newItems) > 0 { // deliver stores the position with the records
 		return nil
@@ -80,15 +78,15 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 	if len(r.items) == 0 && len(f.position.known) > 0 {
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
-	stamps := r.notNew(newItems)
+	entries := r.notNew(newItems)
 	// A total may be too low for a minute. So only a sweep that is due makes Total smaller.
 	if r.isSweep || f.position.growth > 0 {
 		f.position.Total += f.position.growth
 		f.position.growth = r.grown(len(newItems)) // at most 0 by the new Total
 	}
 	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
-	hasNewlyKnown = f.position.keep(stamps, f.maxKnown())
-	f.position.Whole = hasAll && len(stamps)+len(newItems) == len(r.items)
+	hasNewlyKnown = f.position.keep(entries, f.maxKnown())
+	f.position.Whole = hasAll && len(entries)+len(newItems) == len(r.items)
 	return hasNewlyKnown
 }
 
@@ -127,15 +125,15 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 			}
 			return r, nil
 		}
-		next := r.nextPage()
-		if next.need == notNeeded {
+		next := r.needOfNextPage()
+		if next == notNeeded {
 			return r, nil
 		}
-		err := p.next(ctx, next)
+		err := p.next(ctx, next, r.mayEnd(next))
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
-		isAboveKnown := next.need == required && r.knownCount == 0
+		isAboveKnown := next == required && r.knownCount == 0
 		if err != nil && isAboveKnown {
 			return nil, err
 		}
@@ -160,6 +158,6 @@ func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T]) (*place[T], e
 			break
 		}
 	}
-	f.steps.succeeded(ofPoll)
+	f.steps.succeeded(causeNewestPage)
 	return p, nil
 }

@@ -11,26 +11,12 @@ import (
 
 const positionVersion = 1
 
-// A position says which records are known.
+// A position says which records are known. Its exported fields are stored as JSON.
 type position struct {
-	marks
-	started bool          // the first start has ended
-	known   map[int64]int // the known ids; an id that was seen later has a greater number
-	next    int           // such a number
-	growth  int64         // the most by which the list has grown since the latest sweep that was due; see reading.grown
-}
-
-// A storedPosition is the JSON of a position.
-type storedPosition struct {
-	Version int `json:"v"`
-	// IDs holds the known ids, in the order in which they were seen last. Stored are the first one, and the
-	// difference of each other one from the one before.
-	IDs []int64 `json:"ids"`
-	marks
-}
-
-// marks are the part of a position that is stored unchanged.
-type marks struct {
+	// Version and IDs are set in the text only. IDs holds the known ids, in the order in which they were seen last:
+	// the first one, and the difference of each other one from the one before.
+	Version int     `json:"v"`
+	IDs     []int64 `json:"ids"`
 	// List is the Name of the pager.
 	List string `json:"list,omitempty"`
 	// Writer is the random text of the follower.
@@ -42,6 +28,11 @@ type marks struct {
 	Whole bool `json:"whole,omitempty"`
 	// Total is the number of records by the latest sweep, plus the records delivered since.
 	Total int64 `json:"total,omitempty"`
+
+	started bool          // the first start has ended
+	known   map[int64]int // the known ids; an id that was seen later has a greater number
+	next    int           // such a number
+	growth  int64         // the most by which the list has grown since the latest sweep that was due; see reading.grown
 }
 
 func parsePosition(text string) (position, error) {
@@ -49,19 +40,18 @@ func parsePosition(text string) (position, error) {
 	if text == "" {
 		return p, nil
 	}
-	var stored storedPosition
-	if err := json.Unmarshal([]byte(text), &stored); err != nil {
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return p, err
 	}
-	if stored.Version != positionVersion {
-		return p, fmt.Errorf("its version is %d, and not %d", stored.Version, positionVersion)
+	if p.Version != positionVersion {
+		return p, fmt.Errorf("its version is %d, and not %d", p.Version, positionVersion)
 	}
-	p.marks, p.started, p.next = stored.marks, true, len(stored.IDs)
 	id := int64(0)
-	for i, difference := range stored.IDs {
+	for i, difference := range p.IDs {
 		id += difference
 		p.known[id] = i
 	}
+	p.started, p.next, p.IDs = true, len(p.IDs), nil
 	return p, nil
 }
 
@@ -71,7 +61,9 @@ func (p *position) encode() string {
 	for i := len(ids) - 1; i > 0; i-- {
 		ids[i] -= ids[i-1]
 	}
-	text, _ := json.Marshal(storedPosition{Version: positionVersion, IDs: ids, marks: p.marks}) // cannot fail
+	stored := *p
+	stored.Version, stored.IDs = positionVersion, ids
+	text, _ := json.Marshal(stored) // cannot fail
 	return string(text)
 }
 
@@ -86,18 +78,18 @@ func (p *position) isKnown(id int64) bool {
 }
 
 // add makes a record known, and the one that was seen last.
-func (p *position) add(s stamp) {
-	p.known[s.id] = p.next
+func (p *position) add(e entry) {
+	p.known[e.id] = p.next
 	p.next++
-	p.Newest = max(p.Newest, s.created)
+	p.Newest = max(p.Newest, e.created)
 }
 
 // keep makes the records of a reading known, and calls trim. The newest record comes first. keep reports whether
 // a record was not known before.
-func (p *position) keep(stamps []stamp, number int) (hasNewlyKnown bool) {
-	for _, s := range slices.Backward(stamps) {
-		hasNewlyKnown = hasNewlyKnown || !p.isKnown(s.id)
-		p.add(s)
+func (p *position) keep(entries []entry, number int) (hasNewlyKnown bool) {
+	for _, e := range slices.Backward(entries) {
+		hasNewlyKnown = hasNewlyKnown || !p.isKnown(e.id)
+		p.add(e)
 	}
 	p.trim(number)
 	return hasNewlyKnown

@@ -28,7 +28,7 @@ type reading[T any] struct {
 
 	seen       paging.IDSet
 	items      []item[T] // the records, the newest one first, except the dropped ones
-	dropped    []stamp   // the newest 2 × Window records, if records were dropped: a later poll finds them again
+	dropped    []entry   // the newest 2 × Window records, if records were dropped: a later poll finds them again
 	hasUnknown bool      // an unknown record is on the latest page
 	knownCount int       // known records
 	upToKnown  int       // items up to the latest known one
@@ -79,7 +79,7 @@ func (r *reading[T]) countUnknown() {
 // dropNewerHalf drops the newer half of the records, which are unknown: older ones must be delivered first.
 func (r *reading[T]) dropNewerHalf() {
 	if !r.hasDropped() {
-		r.dropped = stamps(r.items[:min(len(r.items), 2*r.window)])
+		r.dropped = entries(r.items[:min(len(r.items), 2*r.window)])
 	}
 	r.items = slices.Delete(r.items, 0, len(r.items)/2)
 }

@@ -38,7 +38,7 @@ func (f *Follower[T]) readExisting(ctx context.Context, l *list[T]) error {
 	}
 	f.makeKnown(r, nil)
 	if r.ending != cut {
-		f.steps.succeeded(ofSweep)
+		f.steps.succeeded(causeOtherPage)
 		f.sweepAt = time.Now().Add(f.options.SweepInterval)
 	}
 	return nil

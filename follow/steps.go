@@ -4,52 +4,23 @@ import (
 	"context"
 	"errors"
 	"math"
-	"sync"
 	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
 )
 
-// A cause is a step whose failures are counted apart.
-type cause int
-
-const (
-	ofPoll  cause = iota
-	ofSweep       // a page failed, and no sweep has succeeded since
-	ofList        // records are missing by the latest sweep
-	ofLoad
-	ofStore // a batch was not stored
-	numCauses
-)
-
-// A failure is the latest of several errors in a row, and the time of the first one.
-type failure struct {
-	err   error
-	since time.Time
-}
-
-// steps are requests, calls of load and store, and waits of a follower, one after another. They keep its Status.
+// steps are requests, calls of load and store, and waits of a follower, one after another.
 type steps struct {
+	health
 	random   func(time.Duration) time.Duration // a duration below another one
-	report   func(error)
-	failures [numCauses]failure
-	pageWait time.Duration // after the first failed attempt for a page
-	mustWait time.Duration // before the next poll, by Retry-After
-
-	mu     sync.Mutex
-	status Status // guarded by mu
+	pageWait time.Duration                     // after the first failed attempt for a page
+	mustWait time.Duration                     // before the next poll, by Retry-After
 }
 
 // begin is called before a step, which is a request, or a call of load or store.
 func (s *steps) begin(step string) {
 	s.update(func(status *Status) { status.NextStep, status.Step = time.Now(), step })
-}
-
-func (s *steps) update(change func(*Status)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(&s.status)
 }
 
 // untilSuccess makes a step until it succeeds, but at most the given number of attempts: step gets the number of its
@@ -76,36 +47,6 @@ func (s *steps) untilSuccess(
 		wait = min(2*wait, time.Minute)
 	}
 	return errs.OfContext(ctx)
-}
-
-// failed takes the error of a step, and reports it.
-func (s *steps) failed(c cause, err error) {
-	if s.failures[c].err == nil {
-		s.failures[c].since = time.Now()
-	}
-	s.failures[c].err = err
-	s.updateFailure()
-	s.report(err)
-}
-
-// succeeded takes the success of a step.
-func (s *steps) succeeded(c cause) {
-	s.failures[c] = failure{}
-	s.updateFailure()
-}
-
-func (s *steps) areFailing(c cause) bool { return s.failures[c].err != nil }
-
-// updateFailure shows the failure that began first.
-func (s *steps) updateFailure() {
-	var first failure
-	for _, candidate := range s.failures {
-		isEarlier := first.err == nil || candidate.since.Before(first.since)
-		if candidate.err != nil && isEarlier {
-			first = candidate
-		}
-	}
-	s.update(func(status *Status) { status.Err, status.FailingSince = first.err, first.since })
 }
 
 // pause waits until the next poll, for longer if a page that failed had a Retry-After.
