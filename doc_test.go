@@ -11,7 +11,7 @@ import (
 )
 
 func TestEveryExportedNameIsDocumented(t *testing.T) {
-	for _, dir := range []string{".", "follow", "follow/followtest", "msgpushtest", "fleet"} {
+	for _, dir := range []string{".", "follow", "follow/followsql", "follow/followtest", "msgpushtest", "fleet"} {
 		_, p := fixtures.ParsePackage(t, dir)
 		assert.NotEmpty(t, p.Doc, dir)
 		values, funcs := slices.Concat(p.Consts, p.Vars), p.Funcs

@@ -34,8 +34,8 @@ type reading[T any] struct {
 	upToKnown  int       // items up to the latest known one
 	missed     int       // unknown records between known ones, with Window known ones above
 	unknown    int       // unknown records since the latest known one
-	rising     int       // neighbours on a page of which the second one was created later
-	falling    int       // neighbours of which the first one was
+	rising     int       // neighbours on a page, the second one created later
+	falling    int       // neighbours on a page, the first one created later
 }
 
 // add takes the records of a page. It reports whether one of them was not read before.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/dnaeon/go-vcr.v4/pkg/cassette"
+	_ "modernc.org/sqlite" // for the code of the documents
 
 	"example.com/msgpush/msgpushtest"
 )
@@ -20,7 +21,7 @@ import (
 var (
 	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	newError     = regexp.MustCompile(`, err := (msgpush|client|follow)\.`)
+	newError     = regexp.MustCompile(`, err := (msgpush|client|follow|followsql)\.`)
 )
 
 // program runs a block of statements with a fake server. A block that follows a list does
@@ -29,19 +30,24 @@ const program = `package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log"
 	"net/http"
 	"time"
 
+	_ "modernc.org/sqlite"
+
 	"example.com/msgpush"
 	"example.com/msgpush/follow"
+	"example.com/msgpush/follow/followsql"
 	"example.com/msgpush/msgpushtest"
 )
 
 var (
 	_ follow.Options
+	_ followsql.Position
 	_ = errors.Is
 	_ = fmt.Println
 	_ = http.NotFound
@@ -50,9 +56,9 @@ var (
 
 var f follow.Follower[msgpush.ForwardLog]
 
-func load(context.Context) (string, error) { return "", nil }
+var db, _ = sql.Open("sqlite", ":memory:")
 
-func store(context.Context, follow.Batch[msgpush.ForwardLog]) error { return nil }
+func save(context.Context, *sql.Tx, follow.Batch[msgpush.ForwardLog]) error { return nil }
 
 type keys struct{ key string }
 
@@ -64,6 +70,7 @@ func main() {
 	srv.SetRecords(msgpushtest.SampleRecords())
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
+	db.SetMaxOpenConns(1) // each connection has a database of its own
 	err := block(ctx, srv.Client(), keys{srv.AccessKey()}, srv.URL, srv.AccessKey(), msgpushtest.SampleMailID)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		log.Fatal(err)
@@ -77,7 +84,7 @@ func block(ctx context.Context, client *msgpush.Client, vault keys, baseURL, acc
 }
 `
 
-// The outbox of docs/following.md is tested with the database driver of the examples.
+// The test adds a database to the outbox of docs/following.md.
 func TestOutboxOfDocsSurvivesRestart(t *testing.T) {
 	var source string
 	for _, match := range goBlock.FindAllStringSubmatch(read(t, "docs/following.md"), -1) {
@@ -91,7 +98,7 @@ func TestOutboxOfDocsSurvivesRestart(t *testing.T) {
 	testSource, err := os.ReadFile("testdata/outbox.txt")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(test, testSource, 0o600))
-	out := runGo(t, "-C", "../../examples", "test", "-v", program, test)
+	out := runGo(t, "test", "-v", program, test)
 	assert.Contains(t, out, "--- PASS: TestOutbox ")
 }
 
@@ -195,7 +202,7 @@ func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer)
 	return dir
 }
 
-// runGo runs the go command in this module, which requires msgpush. It returns the output.
+// runGo runs the go command in this module, which requires msgpush and a database driver. It returns the output.
 func runGo(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()

@@ -29,7 +29,7 @@ func runFollower(
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { assert.NoError(t, f.Run(ctx, s.position, storeBatches(s, m))) })
+	running.Go(func() { assert.NoError(t, f.Run(ctx, s.position.Load, storeBatches(s, m))) })
 	return f, func() {
 		cancel()
 		running.Wait()

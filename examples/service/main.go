@@ -101,7 +101,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 
 	alerts := &sender{store: store, send: c.target(logger), logger: logger}
 	tasks, ctx := errgroup.WithContext(ctx)
-	tasks.Go(func() error { return follower.Run(ctx, store.position, storeBatches(store, m)) })
+	tasks.Go(func() error { return follower.Run(ctx, store.position.Load, storeBatches(store, m)) })
 	tasks.Go(func() error {
 		alerts.run(ctx)
 		return nil

@@ -14,36 +14,31 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/follow"
+	"example.com/msgpush/follow/followsql"
 )
 
 // The statements are the same for SQLite and PostgreSQL. The record of an alert is stored as JSON, so that a
 // new member needs no new column.
 const (
-	createTables = `
+	createOutbox = `
 CREATE TABLE IF NOT EXISTS outbox (
 	record_id BIGINT NOT NULL PRIMARY KEY,
 	body      TEXT   NOT NULL, -- the record as JSON
 	attempts  BIGINT NOT NULL, -- how often sending has failed
 	due       BIGINT NOT NULL  -- when it is sent next, in Unix seconds
-);
-CREATE TABLE IF NOT EXISTS follow_position (
-	id       BIGINT NOT NULL PRIMARY KEY CHECK (id = 1),
-	position TEXT   NOT NULL
-);
-INSERT INTO follow_position (id, position) VALUES (1, '') ON CONFLICT (id) DO NOTHING;`
-	selectPosition = `SELECT position FROM follow_position WHERE id = 1`
-	// updatePosition affects no row if another position than the previous one is stored.
-	updatePosition = `UPDATE follow_position SET position = $1 WHERE id = 1 AND position = $2`
-	insertAlert    = `
+)`
+	insertAlert = `
 INSERT INTO outbox (record_id, body, attempts, due) VALUES ($1, $2, 0, $3) ON CONFLICT (record_id) DO NOTHING`
 )
 
-// databaseTimeout bounds a transaction, so that a server that hangs cannot stop the service. A batch has at
-// most 500 records, and each alert is a round trip.
+// databaseTimeout bounds a statement, so that a server that hangs cannot stop the service.
 const databaseTimeout = time.Minute
 
 // A store keeps the alerts to be sent, and the position from which following continues after a restart.
-type store struct{ db *sql.DB }
+type store struct {
+	db       *sql.DB
+	position *followsql.Position
+}
 
 // openStore opens a file of SQLite or, for a URL, a database of PostgreSQL, and creates the tables.
 func openStore(ctx context.Context, name string) (*store, error) {
@@ -51,13 +46,21 @@ func openStore(ctx context.Context, name string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	if _, err := db.ExecContext(ctx, createTables); err != nil {
-		_ = db.Close()
+	s := &store{db: db}
+	if err := s.createTables(ctx); err != nil {
+		s.close()
 		return nil, err
 	}
-	return &store{db}, nil
+	return s, nil
+}
+
+func (s *store) createTables(ctx context.Context) error {
+	err := s.exec(ctx, createOutbox)
+	if err != nil {
+		return err
+	}
+	s.position, err = followsql.Open(ctx, s.db, "trigger records")
+	return err
 }
 
 func openDatabase(name string) (*sql.DB, error) {
@@ -82,34 +85,12 @@ func openDatabase(name string) (*sql.DB, error) {
 
 func (s *store) close() { _ = s.db.Close() }
 
-// position returns the position of the batch that was stored last. It is empty before the first batch.
-func (s *store) position(ctx context.Context) (position string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	err = s.db.QueryRowContext(ctx, selectPosition).Scan(&position)
-	return position, err
+// add stores the alerts and the position of a batch in one transaction.
+func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
+	return followsql.Store(s.position, insertAlerts)(ctx, batch)
 }
 
-// add stores the alerts and the position of a batch in one transaction, unless the stored position has changed.
-func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog]) error {
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	result, err := tx.ExecContext(ctx, updatePosition, batch.Position, batch.Previous)
-	if err != nil {
-		return err
-	}
-	changed, err := result.RowsAffected()
-	if err != nil {
-		return err
-	}
-	if changed == 0 {
-		return follow.ErrReplaced
-	}
+func insertAlerts(ctx context.Context, tx *sql.Tx, batch follow.Batch[msgpush.ForwardLog]) error {
 	alerts, err := newAlerts(batch)
 	if err != nil {
 		return err
@@ -119,7 +100,7 @@ func (s *store) add(ctx context.Context, batch follow.Batch[msgpush.ForwardLog])
 			return err
 		}
 	}
-	return tx.Commit()
+	return nil
 }
 
 // newAlerts returns an alert for each failure of a batch, and for each record that cannot be decoded, since

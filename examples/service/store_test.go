@@ -48,7 +48,7 @@ func TestOnlyFailuresCauseAlerts(t *testing.T) {
 		require.NoError(t, s.add(t.Context(), second))
 		assert.ElementsMatch(t, []int64{1, 3}, s.alertIDs(t))
 
-		position, err := openTestStore(t, name).position(t.Context())
+		position, err := openTestStore(t, name).position.Load(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, "second", position)
 	})
@@ -57,12 +57,12 @@ func TestOnlyFailuresCauseAlerts(t *testing.T) {
 func TestFirstBatchStoresOnlyThePosition(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, name string) {
 		s := openTestStore(t, name)
-		position, err := s.position(t.Context())
+		position, err := s.position.Load(t.Context())
 		require.NoError(t, err)
 		assert.Empty(t, position)
 
 		require.NoError(t, s.add(t.Context(), batchOf("first")))
-		position, err = s.position(t.Context())
+		position, err = s.position.Load(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, "first", position)
 		assert.Empty(t, s.alertIDs(t))
@@ -88,7 +88,7 @@ func TestCommittedBatchIsNotStoredAgain(t *testing.T) {
 func TestProcessesThatOverlapStoreEachBatchOnce(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, name string) {
 		s := openTestStore(t, name)
-		require.NoError(t, followtest.CheckStore(t.Context(), s.position, s.add, failure(1), failure(2)))
+		require.NoError(t, followtest.CheckStore(t.Context(), s.position.Load, s.add, failure(1), failure(2)))
 		assert.ElementsMatch(t, []int64{1, 2, -1}, s.alertIDs(t))
 	})
 }
@@ -116,7 +116,7 @@ func TestPositionAndAlertAreOneTransaction(t *testing.T) {
 		batch := batchOf("first", failure(1))
 		require.NoError(t, s.exec(t.Context(), "ALTER TABLE outbox RENAME TO missing"))
 		require.Error(t, s.add(t.Context(), batch))
-		position, err := s.position(t.Context())
+		position, err := s.position.Load(t.Context())
 		require.NoError(t, err)
 		assert.Empty(t, position)
 
