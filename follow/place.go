@@ -55,8 +55,8 @@ func (p *place[T]) items() []item[T] {
 	return items
 }
 
-// next goes to the next page inward. If the total falls, records may have moved to pages that were read before, and next
-// goes back to the first of these. In a sweep, the next sweep finds such records.
+// next goes to the next page inward. If the total falls, records may have moved to pages that were read before, and
+// next goes back to the first of these. In a sweep, the next sweep finds such records.
 func (p *place[T]) next(ctx context.Context, n need, mayEnd bool) error {
 	number := p.inward()
 	if number > p.highestNumber {

@@ -100,8 +100,8 @@ func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*read
 	return r, err
 }
 
-// readInward reads pages until the rules end the poll, or a page fails. It returns an error as newestPlace does, or if a
-// page fails above all known records.
+// readInward reads pages until the rules end the poll, or a page fails. It returns an error as newestPlace does, or if
+// a page fails above all known records.
 func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) (*reading[T], error) {
 	p, err := f.newestPlace(ctx, l)
 	if err != nil {

@@ -70,7 +70,7 @@ func main() {
 	srv.SetRecords(msgpushtest.SampleRecords())
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	db.SetMaxOpenConns(1) // each connection has a database of its own
+	db.SetMaxOpenConns(1) // the database in memory belongs to one connection
 	err := block(ctx, srv.Client(), keys{srv.AccessKey()}, srv.URL, srv.AccessKey(), msgpushtest.SampleMailID)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		log.Fatal(err)

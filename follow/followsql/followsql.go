@@ -62,8 +62,8 @@ func (p *Position) Load(ctx context.Context) (position string, err error) {
 	return position, err
 }
 
-// Store returns the function store of [follow.Follower.Run]. In one transaction, it replaces the position and calls save
-// with the batch, or returns [follow.ErrReplaced]. If save returns an error, nothing is stored.
+// Store returns the function store of [follow.Follower.Run]. In one transaction, it replaces the position, and calls
+// save with the batch, or it returns [follow.ErrReplaced]. If save returns an error, nothing is stored.
 func Store[T any](
 	p *Position, save func(context.Context, *sql.Tx, follow.Batch[T]) error,
 ) func(context.Context, follow.Batch[T]) error {
