@@ -8,7 +8,7 @@
 //
 // In one transaction, store saves an alert or a row for each record of batch.Records and batch.Omitted, and
 // replaces the stored position by batch.Position. The function load returns the stored position, which is empty
-// at the very first start.
+// at the very first start. Package followsql has both functions for PostgreSQL and SQLite.
 //
 // # Rules
 //
