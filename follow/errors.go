@@ -5,12 +5,10 @@ import (
 	"fmt"
 )
 
-// ErrReplaced and ErrHangs are complete texts. The others are parts of the texts of errors that begin with prefix.
-
 // ErrReplaced is returned by the function store of [Follower.Run] if the stored position is not Previous of the
 // batch: another process has stored a batch, or this one is stored already. Run loads the position then. OnError gets
 // the error only if the position has not changed.
-var ErrReplaced = errors.New(prefix + "the stored position has changed")
+var ErrReplaced = errors.New("the stored position has changed")
 
 // ErrMissing is wrapped by the error for records that were not delivered, or may not have been.
 var ErrMissing = errors.New("records are missing")
@@ -23,7 +21,7 @@ var ErrUnreadable = errors.New("cannot be read")
 
 // ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a
 // request, load or store does not return, or Run was not called or has returned. Restart the program.
-var ErrHangs = errors.New(prefix + "no step has ended")
+var ErrHangs = errors.New("no step has ended")
 
 const prefix = "msgpush: following a list: "
 

@@ -3,7 +3,6 @@ package follow
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -52,7 +51,7 @@ func (s Status) Check(limit time.Duration) error {
 	const layout = time.DateTime + " MST"
 	if time.Since(s.NextStep) > limit {
 		step := cmp.Or(s.Step, "Run was not called, or has returned")
-		return fmt.Errorf("%w since %s: %s", ErrHangs, s.NextStep.UTC().Format(layout), step)
+		return errorf("%w since %s: %s", ErrHangs, s.NextStep.UTC().Format(layout), step)
 	}
 	isTooLong := s.Err != nil && time.Since(s.FailingSince) > limit
 	if isTooLong || errors.Is(s.Err, ErrMissing) {
