@@ -121,7 +121,7 @@ type stoppedError struct {
 	err, earlier error
 }
 
-func (e *stoppedError) Error() string { return paging.Join(e.err, e.earlier).Error() }
+func (e *stoppedError) Error() string { return errs.Join(e.err, e.earlier).Error() }
 
 func (e *stoppedError) Unwrap() error { return e.err }
 
@@ -155,7 +155,7 @@ func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 		ID:           p.ID,
 		OmittedID:    func(r OmittedRecord) int64 { return r.ID },
 		IsNoSuchPage: isNoSuchPage,
-		LeftOut:      ErrOmitted,
+		ErrOmitted:      ErrOmitted,
 	}
 }
 

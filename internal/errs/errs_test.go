@@ -88,3 +88,13 @@ func TestWithCauseReturnsTheErrorOfTheContextWithItsCause(t *testing.T) {
 		})
 	}
 }
+
+func TestJoinIsOneLineThatNamesTheModuleOnce(t *testing.T) {
+	first, second := errors.New("msgpush: page 2: EOF"), errors.New("msgpush: page 3: EOF")
+	joined := errs.Join(nil, first, second)
+	assert.EqualError(t, joined, "msgpush: page 2: EOF; page 3: EOF")
+	assert.ErrorIs(t, joined, first)
+	assert.ErrorIs(t, joined, second)
+	assert.Same(t, first, errs.Join(first, nil))
+	assert.NoError(t, errs.Join(nil, nil))
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"example.com/msgpush/internal/errs"
 )
 
 // An Iteration returns the pages of a list, one after another. It is not safe for concurrent use.
@@ -56,7 +58,7 @@ func (it *Iteration[T, O]) Err(inconsistentList error) error {
 	if it.cursor.isIncomplete() && !it.More() {
 		problems = append(problems, it.lastPageErr, it.missingErr(inconsistentList))
 	}
-	return Join(problems...)
+	return errs.Join(problems...)
 }
 
 func (it *Iteration[T, O]) missingErr(inconsistentList error) error {
@@ -238,7 +240,7 @@ func (it *Iteration[T, O]) checkZeroIDs(list []T) {
 	}
 	if zeros > 1 {
 		const format = "%w: %d records have the id 0, and at most one of them is delivered: a Pager without ID delivers all"
-		it.addProblem(it.nextPage, fmt.Errorf(format, it.source.LeftOut, zeros))
+		it.addProblem(it.nextPage, fmt.Errorf(format, it.source.ErrOmitted, zeros))
 	}
 }
 
@@ -275,20 +277,4 @@ func (it *Iteration[T, O]) countWithoutID(omitted []O) (n int64) {
 		}
 	}
 	return n
-}
-
-// An IDSet holds ids, one bit each: the ids from 64·n to 64·n+63 share a word.
-type IDSet map[int64]uint64
-
-// Add adds an id and reports whether it is new.
-func (s IDSet) Add(id int64) bool {
-	word, bit := s[id>>6], uint64(1)<<(id&63)
-	s[id>>6] = word | bit
-	return word&bit == 0
-}
-
-// Has reports whether an id was added.
-func (s IDSet) Has(id int64) bool {
-	bit := uint64(1) << (id & 63)
-	return s[id>>6]&bit != 0
 }

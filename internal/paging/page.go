@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
-
-	"example.com/msgpush/internal/httpspec"
 )
 
 // A Response has the fields of a msgpush.Page, so that pointers convert without a copy. O is the type of the
@@ -46,8 +42,8 @@ type Source[T, O any] struct {
 	// the total, or a page behind it, such an error stands for an empty page: the last page may just have
 	// vanished. If records are missing, it is part of the error of the iteration.
 	IsNoSuchPage func(error) bool
-	// LeftOut is wrapped by the error about records that are not delivered since their id is 0.
-	LeftOut error
+	// ErrOmitted is wrapped by the error about records that are not delivered since their id is 0.
+	ErrOmitted error
 }
 
 // Page calls Fetch, and makes sure that there is a page or an error. A page without numbers and records that
@@ -63,39 +59,6 @@ func (s Source[T, O]) Page(ctx context.Context, number int64, size int) (*Respon
 	return page, err
 }
 
-// The errors of a success without data, or without a list. Some services respond so to a page that does not exist.
-var (
-	ErrNoData = errors.New("data: expected a value, found none")
-	ErrNoList = errors.New("data.list: expected a list, found none")
-)
-
-// IsWithoutList reports whether an error is [ErrNoData] or [ErrNoList].
-func IsWithoutList(err error) bool { return errors.Is(err, ErrNoData) || errors.Is(err, ErrNoList) }
-
-// MayMeanNoSuchPage reports whether an error response with an HTTP status and a code may mean that a page
-// does not exist. With HTTP 200, every error code may. hasOtherMeaning means that the key was rejected, or
-// that a retry may succeed.
-func MayMeanNoSuchPage(status, code int, hasOtherMeaning bool) bool {
-	if hasOtherMeaning {
-		return false
-	}
-	if httpspec.IsSuccess(status) {
-		return true
-	}
-	switch status {
-	case http.StatusBadRequest,
-		http.StatusNotFound,
-		http.StatusGone,
-		http.StatusRequestedRangeNotSatisfiable,
-		http.StatusUnprocessableEntity,
-		http.StatusNotImplemented:
-		return true
-	case http.StatusInternalServerError:
-		return code != 0 // an envelope
-	}
-	return false
-}
-
 // AtPage wraps the error of an iteration, and names the page at which it failed.
 func AtPage(number int64, err error) error { return &pageError{number, err} }
 
@@ -109,27 +72,3 @@ func (e *pageError) Error() string {
 }
 
 func (e *pageError) Unwrap() error { return e.err }
-
-// Join is like errors.Join, but its text is one line, and it returns a single error unchanged.
-func Join(problems ...error) error {
-	problems = slices.DeleteFunc(problems, func(err error) bool { return err == nil })
-	switch len(problems) {
-	case 0:
-		return nil
-	case 1:
-		return problems[0]
-	}
-	return joined(problems)
-}
-
-type joined []error
-
-func (e joined) Error() string {
-	texts := []string{e[0].Error()}
-	for _, err := range e[1:] {
-		texts = append(texts, strings.TrimPrefix(err.Error(), "msgpush: "))
-	}
-	return strings.Join(texts, "; ")
-}
-
-func (e joined) Unwrap() []error { return e }
