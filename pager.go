@@ -155,7 +155,7 @@ func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 		ID:           p.ID,
 		OmittedID:    func(r OmittedRecord) int64 { return r.ID },
 		IsNoSuchPage: isNoSuchPage,
-		ErrOmitted:      ErrOmitted,
+		ErrOmitted:   ErrOmitted,
 	}
 }
 

@@ -91,10 +91,10 @@ func TestWithCauseReturnsTheErrorOfTheContextWithItsCause(t *testing.T) {
 
 func TestJoinIsOneLineThatNamesTheModuleOnce(t *testing.T) {
 	first, second := errors.New("msgpush: page 2: EOF"), errors.New("msgpush: page 3: EOF")
-	joined := errs.Join(nil, first, second)
+	joined := Join(nil, first, second)
 	assert.EqualError(t, joined, "msgpush: page 2: EOF; page 3: EOF")
 	assert.ErrorIs(t, joined, first)
 	assert.ErrorIs(t, joined, second)
-	assert.Same(t, first, errs.Join(first, nil))
-	assert.NoError(t, errs.Join(nil, nil))
+	assert.Same(t, first, Join(first, nil))
+	assert.NoError(t, Join(nil, nil))
 }
