@@ -46,9 +46,9 @@ type decoder struct {
 }
 
 // decode returns the data of a body. If T is or points to a [Page], the data must be a page. Otherwise,
-// unless dataRequired is set, missing or null data is a nil *T. If records of a page are left out, leftOut
+// unless dataRequired is set, missing or null data is a nil *T. If records of a page are left out, omitted
 // names them.
-func decode[T any](d decoder, body []byte, dataRequired bool) (data *T, leftOut, err error) {
+func decode[T any](d decoder, body []byte, dataRequired bool) (data *T, omitted, err error) {
 	body = bytes.TrimPrefix(body, []byte(call.ByteOrderMark))
 	env, converted, err := decodeEnvelope[T](d, body)
 	if isErrorCode(env.Code) {

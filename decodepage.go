@@ -21,7 +21,7 @@ import (
 type anyPage interface {
 	recordType() reflect.Type
 	isComplete() bool
-	decodeEach(body, converted []byte) (leftOut, err error)
+	decodeEach(body, converted []byte) (omitted, err error)
 }
 
 // isPage reports whether T is a Page or a pointer to one. A type of another package that embeds a page is
@@ -68,13 +68,13 @@ func (p *Page[T]) isComplete() bool {
 	return p.List != nil
 }
 
-func decodeEach[T any](body, converted []byte) (data *T, leftOut, err error) {
+func decodeEach[T any](body, converted []byte) (data *T, omitted, err error) {
 	data = new(T)
-	leftOut, err = pageOf(data).decodeEach(body, converted)
+	omitted, err = pageOf(data).decodeEach(body, converted)
 	if err != nil {
 		return nil, nil, err
 	}
-	return data, leftOut, nil
+	return data, omitted, nil
 }
 
 // A rawPage is a page whose records are not decoded yet.
@@ -90,8 +90,8 @@ type rawPage struct {
 const maxOmitted = 10_000
 
 // decodeEach sets p to the page in converted, which is body with its scalars converted, without the records
-// that cannot be decoded. leftOut names the first of these.
-func (p *Page[T]) decodeEach(body, converted []byte) (leftOut, err error) {
+// that cannot be decoded. omitted names the first of these.
+func (p *Page[T]) decodeEach(body, converted []byte) (omitted, err error) {
 	raw, err := decodeRawPage(converted)
 	if err != nil {
 		return nil, err

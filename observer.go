@@ -73,7 +73,7 @@ func (s *settings) report(ctx context.Context, o call.Outcome) {
 		Start:     o.Start,
 		Duration:  o.Duration,
 		Bytes:     o.Size,
-		Err:       newError(cmp.Or(o.Final, o.Failure, o.LeftOut)),
+		Err:       newError(cmp.Or(o.Final, o.Failure, o.Omitted)),
 		Retry:     o.Retry,
 		Wait:      o.Wait,
 	}

@@ -11,7 +11,7 @@ import (
 //   - "success": there is no error
 //   - "key_rejected", "rate_limited", "error_code", "http_4xx", "http_5xx", "http_other": an [*APIError] with
 //     KeyRejected, or by its HTTP status: 429, 2xx, or another one
-//   - "records_left_out": [ErrOmitted], so that all other data came
+//   - "records_omitted": [ErrOmitted], so that all other data came
 //   - "invalid_response": any other [*DecodeError]
 //   - "no_access_key": [ErrNoAccessKey]
 //   - "canceled", "timeout": a context was canceled, or a timeout or deadline has passed
@@ -28,7 +28,7 @@ func Outcome(err error) string {
 	case errors.Is(err, ErrInconsistentList):
 		return "inconsistent_list"
 	case errors.Is(err, ErrOmitted):
-		return "records_left_out"
+		return "records_omitted"
 	case isErrorResponse:
 		return outcomeOfResponse(apiErr)
 	case isDecodeError:

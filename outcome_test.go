@@ -23,7 +23,7 @@ func TestOutcomeNamesWhatCameBack(t *testing.T) {
 		want      string
 	}{
 		"a page":                  {fixtures.Respond(200, fixtures.SuccessOf(page)), "success"},
-		"a page without a record": {fixtures.Respond(200, fixtures.SuccessOf(pageWithBadRecord)), "records_left_out"},
+		"a page without a record": {fixtures.Respond(200, fixtures.SuccessOf(pageWithBadRecord)), "records_omitted"},
 		"a rejected key":          {fixtures.Respond(401, ""), "key_rejected"},
 		"an error code":           {fixtures.Respond(200, `{"code":5}`), "error_code"},
 		"a redirect":              {fixtures.Respond(302, ""), "http_other"},

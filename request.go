@@ -124,16 +124,16 @@ func do[T any](ctx context.Context, c *Client, spec call.Spec, dataRequired bool
 		return nil, fmt.Errorf("msgpush: %s: the client was not made by NewClient", spec.Operation)
 	}
 	var data *T
-	spec.Decode = func(body []byte) (leftOut, err error) {
-		data, leftOut, err = decode[T](c.decoder, body, dataRequired)
-		return leftOut, err
+	spec.Decode = func(body []byte) (omitted, err error) {
+		data, omitted, err = decode[T](c.decoder, body, dataRequired)
+		return omitted, err
 	}
 	start := time.Now()
 	result, err := c.caller.Do(ctx, spec)
 	if err != nil {
 		return nil, argumentError(spec.Operation, result.Keys, err)
 	}
-	err = newError(cmp.Or(result.Failure, result.LeftOut))
+	err = newError(cmp.Or(result.Failure, result.Omitted))
 	if c.observeCall != nil {
 		c.observeCall(ctx, CallResult{
 			Operation: operationName(spec.Operation, result.Keys),

@@ -90,15 +90,15 @@ type Spec struct {
 	Body       any    // as in msgpush.Request
 	Idempotent bool
 	// Decode decodes the body of a response with HTTP status 2xx, and returns an error unless it is a success.
-	// leftOut is not nil if the response is a success and a part of it is left out.
-	Decode func(body []byte) (leftOut, err error)
+	// omitted is not nil if the response is a success and a part of it is left out.
+	Decode func(body []byte) (omitted, err error)
 }
 
 // A Result holds the results of a call.
 type Result struct {
 	Progress
 	Failure *Failure // nil: success
-	LeftOut *Failure // of a success; nil: nothing
+	Omitted *Failure // of a success; nil: nothing
 }
 
 // Do makes a call. An error means that no HTTP request can be made from the arguments. Its text may contain a
@@ -106,7 +106,7 @@ type Result struct {
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
 	s := &state{spec: spec, keys: c.FixedKeys()}
 	err := c.do(ctx, s)
-	return Result{s.progress(), s.final, s.leftOut}, err
+	return Result{s.progress(), s.final, s.omitted}, err
 }
 
 func (c *Caller) do(ctx context.Context, s *state) error {

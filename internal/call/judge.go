@@ -31,12 +31,12 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 	if resp.StatusCode == http.StatusNoContent && len(body) == 0 {
 		body = []byte(successWithoutData)
 	}
-	leftOut, err := s.spec.Decode(body)
+	omitted, err := s.spec.Decode(body)
 	if err != nil {
 		return c.unsuccessful(s, resp, newRejectedBody(resp, body, err, nil, &s.keys))
 	}
-	if leftOut != nil {
-		s.leftOut = &Failure{
+	if omitted != nil {
+		s.omitted = &Failure{
 			Kind:       Undecodable,
 			Progress:   s.progress(),
 			Status:     resp.StatusCode,
@@ -44,7 +44,7 @@ func (c *Caller) judge(s *state, resp *http.Response, err error) *Failure {
 			IsEnvelope: true,
 			Code:       CodeSuccess,
 			Body:       bytes.Clone(body),
-			Cause:      leftOut,
+			Cause:      omitted,
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ type Outcome struct {
 	Response *http.Response // nil: none; its body has been read
 	Size     int            // of the body, as far as it was read
 	Failure  *Failure       // of the attempt; nil: success
-	LeftOut  *Failure       // of a success; nil: nothing
+	Omitted  *Failure       // of a success; nil: nothing
 	Final    *Failure       // of the call; nil: it succeeds, or another attempt follows
 	Retry    bool           // another attempt follows, unless the call is stopped before
 	Wait     time.Duration  // before that attempt
@@ -47,7 +47,7 @@ func (c *Caller) report(s *state, failure *Failure, duration time.Duration) {
 		Response: s.resp,
 		Size:     s.size,
 		Failure:  failure,
-		LeftOut:  s.leftOut,
+		Omitted:  s.omitted,
 		Final:    s.final,
 		Retry:    failure != nil && s.final == nil,
 		Wait:     s.wait,

@@ -354,7 +354,7 @@ func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, s, req := newStep(t)
 			s.spec.Idempotent, s.attempts, s.start = true, tt.attempts, time.Now()
-			s.spec.Decode = func([]byte) (leftOut, err error) { return nil, nil }
+			s.spec.Decode = func([]byte) (omitted, err error) { return nil, nil }
 			c.quota = newQuota(2)
 			c.quota.take()
 			var reported []Outcome

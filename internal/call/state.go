@@ -38,7 +38,7 @@ type attempt struct {
 	mayBeProcessed bool           // the service may have processed it
 	resp           *http.Response // nil until its header has arrived
 	size           int            // number of bytes of its body that were read
-	leftOut        *Failure       // of a success; nil: nothing
+	omitted        *Failure       // of a success; nil: nothing
 }
 
 type operationKey struct{}
