@@ -430,6 +430,7 @@ func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
 		r, db := startOn(t, s)
 		s.change(func([]int64) []int64 { return nil })
 		wait(time.Hour)
+		assert.Len(t, db.batches, 1, "that of the first start")
 		s.change(func([]int64) []int64 { return append([]int64{1001}, numbers(500, 1)...) })
 		wait(time.Hour)
 		assert.Equal(t, []int64{1001}, db.records)

@@ -13,6 +13,7 @@ import (
 
 	"example.com/msgpush"
 	"example.com/msgpush/follow"
+	"example.com/msgpush/internal/paging"
 )
 
 // smallWindow is the window of checkDelivered.
@@ -324,20 +325,25 @@ func TestFirstRecordsOfAnEmptyListAreNewHoweverMany(t *testing.T) {
 }
 
 func TestFirstRecordsOfAnEmptyListWithoutNumbersAreNew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{}
-		s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
-		s.fail = func(number int) error {
-			if number > 1 && len(s.list) <= 20*(number-1) {
-				return &msgpush.APIError{HTTPStatus: 404}
+	for name, behindEnd := range map[string]error{
+		"HTTP 404": &msgpush.APIError{HTTPStatus: 404},
+		"no list":  paging.ErrNoList,
+	} {
+		inBubble(t, name+" behind the end", func(t *testing.T) {
+			s := &service{}
+			s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+			s.fail = func(number int) error {
+				if number > 1 && len(s.list) <= 20*(number-1) {
+					return behindEnd
+				}
+				return nil
 			}
-			return nil
-		}
-		_, db := startOn(t, s)
-		s.prepend(numbers(1, 5)...)
-		wait(time.Minute)
-		assert.Equal(t, numbers(1, 5), db.records)
-	})
+			_, db := startOn(t, s)
+			s.prepend(numbers(1, 5)...)
+			wait(time.Minute)
+			assert.Equal(t, numbers(1, 5), db.records)
+		})
+	}
 }
 
 // Without numbers, the end of a list is a page that is short, or missing.

@@ -204,7 +204,7 @@ type database struct {
 	omitted  []msgpush.OmittedRecord
 	batches  []batch
 	position string
-	errs     []error // of the next transactions
+	errs     []error // of the next transactions; nil: it succeeds
 }
 
 func (db *database) load(context.Context) (string, error) {
@@ -219,7 +219,9 @@ func (db *database) store(_ context.Context, b batch) error {
 	if len(db.errs) > 0 {
 		err := db.errs[0]
 		db.errs = db.errs[1:]
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	if b.Previous != db.position {
 		return follow.ErrReplaced

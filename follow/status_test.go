@@ -67,6 +67,22 @@ func TestCheckFailsWhileAStepFails(t *testing.T) {
 	}
 }
 
+// The first batch fails once. Then the second one fails.
+func TestStatusForgetsAFailureOfTheStoreWithTheNextBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1)}
+		r, db := startOn(t, s)
+		errFirst, errSecond := errors.New("conflict"), errors.New("the disk is full")
+		db.setErrs(append([]error{errFirst, nil}, slices.Repeat([]error{errSecond}, 1000)...)...)
+		s.prepend(numbers(1001, 2000)...)
+		wait(time.Minute)
+		status := r.Status()
+		require.ErrorIs(t, status.Err, errSecond)
+		const pages, firstWait = 51, 900 * time.Millisecond
+		assert.Greater(t, status.FailingSince.Sub(status.PollingSince), pages*requestTime+firstWait)
+	})
+}
+
 func TestMissingRecordsFailTheCheckAtOnceUntilASweepIsComplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
