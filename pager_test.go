@@ -247,20 +247,6 @@ func TestSuccessWithoutListBehindTheLastPageEndsTheList(t *testing.T) {
 	}
 }
 
-// The pages that were prefetched do not replace the pages behind page 1.
-func TestErrorResponseOfAMomentForAPromisedPageChangesNoOrder(t *testing.T) {
-	var hasFailed atomic.Bool
-	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
-		if r.Current == 2 && !hasFailed.Swap(true) {
-			return nil, &msgpush.APIError{HTTPStatus: 404}
-		}
-		return fixtures.PageOf(fixtures.Numbers(60), r), nil
-	}
-	got, err := fixtures.Collect(fixtures.PagerOf(f, fixtures.Identity, 10, 8).All(t.Context()))
-	assert.NoError(t, err)
-	assert.Equal(t, fixtures.Numbers(60), got)
-}
-
 func TestAnotherErrorBehindTheLastPageIsReturned(t *testing.T) {
 	for name, behind := range map[string]error{
 		"code of WithRejectedKeyCodes":          &msgpush.APIError{HTTPStatus: 200, Code: 7, KeyRejected: true},

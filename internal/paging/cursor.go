@@ -19,10 +19,8 @@ package paging
 //     last d covered offsets are no longer covered, so the iteration steps back.
 //   - End. A pass ends if the total and the number of pages promise no further page, and the latest page is
 //     not full or has no new record. Without these numbers, it ends at a page without a new record.
-//   - No such page. If the service responds that a promised page does not exist, page 1 is the next page: its
-//     total shows whether the page has vanished. If it is promised even then, it is requested once more. If
-//     it does not exist again, and is the last one, the pass ends, and records may be missing. A page behind
-//     the promised ones is requested once more, too, since the total may be a cap. Then the pass ends.
+//   - No such page. If the service responds twice that the last page does not exist, or one behind it, the
+//     page counts as empty. The last page may have vanished, so records may have moved.
 //   - Missing. Records are missing if fewer came than the list had at the beginning of the pass. Then a
 //     second pass reads the list with half the page size, until as many came as the list has or, if the last
 //     page did not exist, to the end. Records that are missing at its end are an error.
@@ -300,8 +298,9 @@ func (cur *cursor) endPass() int64 {
 	if cur.isSecond || !cur.hasIDs || !needsSecond {
 		return noPage
 	}
-	if !cur.hasTotal {
-		cur.total = unknown // it was computed with the other page size
+	mayBeOther := !cur.hasTotal || cur.lacksPage // it was computed with the other page size, or the list is shorter
+	if mayBeOther {
+		cur.total = unknown
 	}
 	*cur = cursor{
 		requested:  (min(cur.requested, cur.size) + 1) / 2,

@@ -18,8 +18,7 @@ type Iteration[T, O any] struct {
 	seen        IDSet // ids of the delivered records
 	omitted     IDSet // ids of the records that were left out
 	problems    []error
-	missing     missingPage // the latest promised page that did not exist
-	lastPageErr error       // of the last page of the list, or a page behind it, that does not exist; nil: it does
+	lastPageErr error // of the last page of the list, or a page behind it, that does not exist; nil: it does
 
 	prefetch int                  // the maximum of depth
 	pending  []*pendingPage[T, O] // the prefetched pages, from nextPage on
@@ -122,55 +121,20 @@ func (it *Iteration[T, O]) request(ctx context.Context) (*Response[T, O], error)
 	return it.source.Page(ctx, it.nextPage, int(it.cursor.requested))
 }
 
-// A missingPage is a page that did not exist although the total promised it.
-type missingPage struct {
-	number, total int64
-	isSecondPass  bool
-}
-
 // withoutPage applies the rule of pages that do not exist, to the next page.
 func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*Response[T, O], error) {
 	last := it.cursor.lastPage()
-	isPromised := it.cursor.total != unknown && it.nextPage <= last
-	missing := missingPage{it.nextPage, it.cursor.total, it.cursor.isSecond}
-	mayHaveVanished := isPromised && it.missing != missing
-	switch {
-	case mayHaveVanished && it.source.ID != nil:
-		it.missing = missing
-		return it.page1Instead(ctx)
-	case it.nextPage < last:
+	if it.nextPage < last {
 		return nil, noSuchPage
-	case isPromised:
-		it.cursor.lacksPage = true
-		return it.emptyPage(noSuchPage), nil
 	}
-	return it.pageOnceMore(ctx)
-}
-
-// page1Instead requests page 1 in place of the next page. An error response shows no total, but page 1 does:
-// if the total has fallen, records have moved, and the iteration steps back.
-func (it *Iteration[T, O]) page1Instead(ctx context.Context) (*Response[T, O], error) {
 	it.cursor.limit.otherPages++
-	it.Close() // the prefetched pages are behind the next one
-	it.nextPage = 1
-	return it.request(ctx)
-}
-
-// pageOnceMore requests the next page again, which is behind the last one by the total. It may exist, since
-// the total may be a cap: the service may have failed for a moment.
-func (it *Iteration[T, O]) pageOnceMore(ctx context.Context) (*Response[T, O], error) {
-	it.cursor.limit.otherPages++
-	page, err := it.request(ctx)
-	if page == nil && it.source.IsNoSuchPage(err) {
-		return it.emptyPage(err), nil
+	page, err := it.request(ctx) // the service may have failed for a moment
+	if page != nil || !it.source.IsNoSuchPage(err) {
+		return page, err
 	}
-	return page, err
-}
-
-// emptyPage takes the next page for an empty one.
-func (it *Iteration[T, O]) emptyPage(noSuchPage error) *Response[T, O] {
-	it.lastPageErr = AtPage(it.nextPage, noSuchPage)
-	return new(Response[T, O])
+	it.cursor.lacksPage = it.nextPage == last
+	it.lastPageErr = AtPage(it.nextPage, err)
+	return new(Response[T, O]), nil
 }
 
 // addProblem keeps the error that came with a page, unless it is kept already.

@@ -39,8 +39,8 @@ type Source[T, O any] struct {
 	// OmittedID returns the id of a record that is left out, or 0.
 	OmittedID func(O) int64
 	// IsNoSuchPage reports whether an error of Fetch may mean that the page does not exist. For the last page by
-	// the total, or a page behind it, such an error stands for an empty page: the last page may just have
-	// vanished. If records are missing, it is part of the error of the iteration.
+	// the total, or a page behind it, such an error stands for an empty page if it comes twice. If records are missing,
+	// it is part of the error of the iteration.
 	IsNoSuchPage func(error) bool
 	// ErrOmitted is wrapped by the error about records that are not delivered since their id is 0.
 	ErrOmitted error
