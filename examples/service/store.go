@@ -37,30 +37,21 @@ const databaseTimeout = time.Minute
 // A store keeps the alerts to be sent, and the position from which following continues after a restart.
 type store struct {
 	db       *sql.DB
-	position *followsql.Position
+	position followsql.Position
 }
 
-// openStore opens a file of SQLite or, for a URL, a database of PostgreSQL, and creates the tables.
+// openStore opens a file of SQLite or, for a URL, a database of PostgreSQL, and creates the outbox.
 func openStore(ctx context.Context, name string) (*store, error) {
 	db, err := openDatabase(name)
 	if err != nil {
 		return nil, err
 	}
-	s := &store{db: db}
-	if err := s.createTables(ctx); err != nil {
+	s := &store{db, followsql.Position{DB: db, List: "trigger records"}}
+	if err := s.exec(ctx, createOutbox); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
-}
-
-func (s *store) createTables(ctx context.Context) error {
-	err := s.exec(ctx, createOutbox)
-	if err != nil {
-		return err
-	}
-	s.position, err = followsql.Open(ctx, s.db, "trigger records")
-	return err
 }
 
 func openDatabase(name string) (*sql.DB, error) {

@@ -19,11 +19,14 @@ func eachDatabase(t *testing.T, test func(t *testing.T, name string)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, newPostgresDatabase(t)) })
 }
 
+// openTestStore opens a store as the service does, which loads the position first.
 func openTestStore(t *testing.T, name string) *store {
 	t.Helper()
 	s, err := openStore(t.Context(), name)
 	require.NoError(t, err)
 	t.Cleanup(s.close)
+	_, err = s.position.Load(t.Context())
+	require.NoError(t, err)
 	return s
 }
 

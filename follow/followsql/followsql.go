@@ -1,9 +1,6 @@
 // Package followsql keeps the position of a follower in a table of PostgreSQL or SQLite:
 //
-//	position, err := followsql.Open(ctx, db, "trigger records of all rules")
-//	if err != nil {
-//		return err
-//	}
+//	position := followsql.Position{DB: db, List: "trigger records of all rules"}
 //	return f.Run(ctx, position.Load, followsql.Store(position, save))
 //
 // The function save stores the records of a batch in the transaction that replaces the position.
@@ -31,48 +28,57 @@ CREATE TABLE IF NOT EXISTS follow_position (list TEXT NOT NULL PRIMARY KEY, posi
 	updatePosition = `UPDATE follow_position SET position = $1 WHERE list = $2 AND position = $3`
 )
 
-// A Position is a row of the table follow_position. It is safe for concurrent use.
+// A Position is a row of the table follow_position. To begin anew, delete the row.
 type Position struct {
-	db   *sql.DB
-	list string
+	DB *sql.DB
+	// List distinguishes the list and its filter from others. You choose it.
+	List string
 }
 
-// Open returns the position of a list and its filter, which a name of your choice distinguishes from others. It inserts
-// the row, and creates the table, unless they exist:
+// Load is the function load of [follow.Follower.Run]. It inserts the row, and creates the table, unless they exist:
 //
 //	CREATE TABLE follow_position (list TEXT NOT NULL PRIMARY KEY, position TEXT NOT NULL)
-func Open(ctx context.Context, db *sql.DB, list string) (*Position, error) {
+func (p Position) Load(ctx context.Context) (position string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	if _, err := db.ExecContext(ctx, insertPosition, list); err == nil {
-		return &Position{db, list}, nil
+	if err := p.insert(ctx); err != nil {
+		return "", p.wrap(err)
 	}
-	_, createErr := db.ExecContext(ctx, createTable) // may fail if another process creates it, too
-	if _, err := db.ExecContext(ctx, insertPosition, list); err != nil {
-		return nil, fmt.Errorf("msgpush: opening the position of the list %q: %w", list, cmp.Or(createErr, err))
-	}
-	return &Position{db, list}, nil
+	err = p.DB.QueryRowContext(ctx, selectPosition, p.List).Scan(&position)
+	return position, p.wrap(err)
 }
 
-// Load is the function load of [follow.Follower.Run].
-func (p *Position) Load(ctx context.Context) (position string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	err = p.db.QueryRowContext(ctx, selectPosition, p.list).Scan(&position)
-	return position, err
+func (p Position) insert(ctx context.Context) error {
+	_, err := p.DB.ExecContext(ctx, insertPosition, p.List)
+	if err == nil {
+		return nil
+	}
+	_, createErr := p.DB.ExecContext(ctx, createTable) // may fail if another process creates it, too
+	if _, err := p.DB.ExecContext(ctx, insertPosition, p.List); err != nil {
+		return cmp.Or(createErr, err)
+	}
+	return nil
+}
+
+// wrap names the row in an error.
+func (p Position) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the row %q of the table follow_position: %w", p.List, err)
 }
 
 // Store returns the function store of [follow.Follower.Run]. In one transaction, it replaces the position, and calls
 // save with the batch, or it returns [follow.ErrReplaced]. If save returns an error, nothing is stored.
 func Store[T any](
-	p *Position, save func(context.Context, *sql.Tx, follow.Batch[T]) error,
+	p Position, save func(context.Context, *sql.Tx, follow.Batch[T]) error,
 ) func(context.Context, follow.Batch[T]) error {
 	return func(ctx context.Context, batch follow.Batch[T]) error {
 		ctx, cancel := context.WithTimeout(ctx, Timeout)
 		defer cancel()
-		tx, err := p.db.BeginTx(ctx, nil)
+		tx, err := p.DB.BeginTx(ctx, nil)
 		if err != nil {
-			return err
+			return p.wrap(err)
 		}
 		defer func() { _ = tx.Rollback() }() // does nothing after Commit
 		if err := p.replace(ctx, tx, batch.Previous, batch.Position); err != nil {
@@ -86,10 +92,10 @@ func Store[T any](
 }
 
 // replace replaces a position if it is still the stored one.
-func (p *Position) replace(ctx context.Context, tx *sql.Tx, previous, next string) error {
-	result, err := tx.ExecContext(ctx, updatePosition, next, p.list, previous)
+func (p Position) replace(ctx context.Context, tx *sql.Tx, previous, next string) error {
+	result, err := tx.ExecContext(ctx, updatePosition, next, p.List, previous)
 	if err != nil {
-		return err
+		return p.wrap(err)
 	}
 	changed, err := result.RowsAffected()
 	if err != nil {

@@ -28,9 +28,11 @@ func save(ctx context.Context, tx *sql.Tx, b batch) error {
 	return nil
 }
 
-func open(t *testing.T, db *sql.DB, list string) *followsql.Position {
+// open returns a position of a database, whose row exists.
+func open(t *testing.T, db *sql.DB, list string) followsql.Position {
 	t.Helper()
-	p, err := followsql.Open(t.Context(), db, list)
+	p := followsql.Position{DB: db, List: list}
+	_, err := p.Load(t.Context())
 	require.NoError(t, err)
 	return p
 }
@@ -66,7 +68,7 @@ func TestSaveIsNotCalledIfThePositionHasChanged(t *testing.T) {
 	require.ErrorIs(t, store(t.Context(), batch{Position: "second", Previous: "first"}), follow.ErrReplaced)
 }
 
-func TestOpenKeepsThePositionOfEachList(t *testing.T) {
+func TestEachListHasItsOwnPosition(t *testing.T) {
 	db := (&database{hasNoTable: true}).open(t)
 	for _, list := range []string{"a", "b"} {
 		store := followsql.Store(open(t, db, list), save)
@@ -79,22 +81,27 @@ func TestOpenKeepsThePositionOfEachList(t *testing.T) {
 	}
 }
 
-func TestOpenCreatesNoTableThatExists(t *testing.T) {
+func TestTableThatExistsIsNotCreated(t *testing.T) {
 	open(t, (&database{mayNotAlter: true}).open(t), "list")
 }
 
-func TestOpenReturnsTheErrorOfCreatingTheTable(t *testing.T) {
+func TestErrorOfCreatingTheTableIsReturned(t *testing.T) {
 	d := &database{hasNoTable: true, mayNotAlter: true}
-	_, err := followsql.Open(t.Context(), d.open(t), "list")
-	assert.EqualError(t, err, `msgpush: opening the position of the list "list": permission denied`)
+	_, err := followsql.Position{DB: d.open(t), List: "rules"}.Load(t.Context())
+	assert.EqualError(t, err, `the row "rules" of the table follow_position: permission denied`)
 }
 
-func TestRowThatWasDeletedIsAnError(t *testing.T) {
+func TestRowThatWasDeletedBeginsAnew(t *testing.T) {
 	d := &database{}
 	p := open(t, d.open(t), "list")
+	store := followsql.Store(p, save)
+	require.NoError(t, store(t.Context(), batch{Position: "first"}))
 	delete(d.positions, "list")
-	_, err := p.Load(t.Context())
-	assert.ErrorIs(t, err, sql.ErrNoRows)
+	require.ErrorIs(t, store(t.Context(), batch{Position: "second", Previous: "first"}), follow.ErrReplaced)
+	position, err := p.Load(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, position)
+	assert.NoError(t, store(t.Context(), batch{Position: "first"}))
 }
 
 func TestDatabaseThatHangsIsAnErrorAfterTheTimeout(t *testing.T) {
@@ -107,9 +114,7 @@ func TestDatabaseThatHangsIsAnErrorAfterTheTimeout(t *testing.T) {
 		_, err := p.Load(t.Context())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, followsql.Store(p, save)(t.Context(), batch{Position: "first"}), context.DeadlineExceeded)
-		_, err = followsql.Open(t.Context(), db, "list")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, 3*followsql.Timeout, time.Since(begin))
+		assert.Equal(t, 2*followsql.Timeout, time.Since(begin))
 		require.NoError(t, db.Close())
 	})
 }
