@@ -41,7 +41,7 @@ func TestBacklogWithoutAKnownRecordIsReportedOnce(t *testing.T) {
 		assert.Equal(t, numbers(2001, 3000), db.records)
 		require.Len(t, r.errors(), 1)
 		assert.ErrorIs(t, r.errors()[0], follow.ErrMissing)
-		assert.ErrorContains(t, r.errors()[0], "no known record is left; 100 records count as new")
+		assert.ErrorContains(t, r.errors()[0], "no known record is left; new ones: 100")
 	})
 }
 
@@ -51,7 +51,7 @@ func TestBacklogOfWhichNoRecordIsNewIsReadOnce(t *testing.T) {
 		r, db := catchUp(t, s, numbers(3000, 2001))
 		assert.Empty(t, db.records)
 		require.Len(t, r.errors(), 1)
-		assert.ErrorContains(t, r.errors()[0], "no known record is left; 0 records count as new")
+		assert.ErrorContains(t, r.errors()[0], "no known record is left; new ones: 0")
 	})
 }
 

@@ -432,9 +432,12 @@ func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
 		wait(time.Hour)
 		assert.Len(t, db.batches, 1, "that of the first start")
 		s.change(func([]int64) []int64 { return append([]int64{1001}, numbers(500, 1)...) })
-		wait(time.Hour)
+		wait(2 * time.Minute)
 		assert.Equal(t, []int64{1001}, db.records)
-		assert.Empty(t, r.errors())
+		const want = "msgpush: following a list: records are missing: the list is empty, and had records"
+		require.Len(t, r.errors(), 1, "not with each poll")
+		assert.EqualError(t, r.errors()[0], want)
+		assert.NoError(t, r.Status().Check(limit))
 	})
 }
 

@@ -63,7 +63,7 @@ func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
 	err := f.steps.untilSuccess(ctx, causeStore, math.MaxInt, time.Second, func(int) error {
-		f.steps.begin("store")
+		f.steps.markStep("store")
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
 		err := f.store(ctx, forStore)

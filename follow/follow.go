@@ -62,12 +62,13 @@ type Follower[T any] struct {
 	position position
 	stored   string    // the position that was stored last
 	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
+	isEmpty  bool      // the list, by the latest sweep
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
 // the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
-// or a number that is negative or too large. If responses report neither a total nor a number of pages, or if neither
-// the creation times show no order, the newest record must stand at the start of the list.
+// or a number that is negative or too large. If the times of the records, or without times their ids, show no order, or
+// if responses report neither a total nor a number of pages, the newest record must stand at the start of the list.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
 	case pager.Fetch == nil:
@@ -132,7 +133,7 @@ func (f *Follower[T]) Run(
 			slog.WarnContext(ctx, "msgpush: following a list", "list", f.list.pager.Name, "error", err)
 		}
 	}
-	defer f.steps.begin("") // Check fails when the limit has passed since Run returned
+	defer f.steps.markStep("") // Check fails when the limit has passed since Run returned
 	if err := f.loadPosition(ctx); err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (f *Follower[T]) Run(
 func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	var text string
 	err := f.steps.untilSuccess(ctx, causeLoad, math.MaxInt, time.Second, func(int) (err error) {
-		f.steps.begin("load")
+		f.steps.markStep("load")
 		text, err = f.load(ctx)
 		if err != nil {
 			return errorf("%w: %w", ErrStore, err)

@@ -156,13 +156,14 @@ func TestOmittedRecordIsDeliveredOnceWithItsJSON(t *testing.T) {
 func TestOmittedRecordWithoutAnIntegerIDIsRecognized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(300, 1)}
-		s.edit = func(_ int, p *page) { // each number above 1000 is such a record, with or without a text as its id
+		s.edit = func(_ int, p *page) { // each number above 1000 is such a record
+			ids := map[int64]string{1002: `"a81f"`, 1003: "1.5", 1004: "18446744073709551615"}
 			for i, n := range slices.Backward(p.List) {
 				if n > 1000 {
 					p.List = slices.Delete(p.List, i, i+1)
 					text := fmt.Sprintf(`{"name":"%d"}`, n)
-					if n == 1002 {
-						text = fmt.Sprintf(`{"id":"a81f","views":%d}`, len(s.requests))
+					if ids[n] != "" {
+						text = fmt.Sprintf(`{"id":%s,"views":%d}`, ids[n], len(s.requests))
 					}
 					bad := msgpush.OmittedRecord{Index: i, JSON: []byte(text), Err: errors.New("no id")}
 					p.Omitted = slices.Insert(p.Omitted, 0, bad)
@@ -170,7 +171,7 @@ func TestOmittedRecordWithoutAnIntegerIDIsRecognized(t *testing.T) {
 			}
 		}
 		r, db := startOn(t, s)
-		s.prepend(1001, 1002)
+		s.prepend(1001, 1002, 1003, 1004)
 		wait(2 * time.Hour)
 		r.stop()
 		s.prepend(500)
@@ -178,7 +179,7 @@ func TestOmittedRecordWithoutAnIntegerIDIsRecognized(t *testing.T) {
 		s.insertAt(15, 501) // too far from the newest record
 		wait(time.Hour)
 		assert.Equal(t, []int64{500}, db.records)
-		require.Len(t, db.omitted, 2)
+		require.Len(t, db.omitted, 4)
 		assert.Equal(t, `{"name":"1001"}`, string(db.omitted[0].JSON))
 		assert.Contains(t, string(db.omitted[1].JSON), `{"id":"a81f","views":`)
 		assert.Negative(t, db.omitted[0].ID)

@@ -62,7 +62,7 @@ func (l *list[T]) item(record T, index int) item[T] {
 
 func omittedItem[T any](record msgpush.OmittedRecord) item[T] {
 	if record.ID == 0 {
-		record.ID = idOf(record.JSON)
+		record.ID = hashedID(record.JSON)
 	}
 	return item[T]{entry: entry{id: record.ID}, omitted: &record}
 }
@@ -82,17 +82,19 @@ func (l *list[T]) created(record T) msgpush.DateTime {
 	return created
 }
 
-// idOf returns a negative id for a record without an integer one: from its id, if that is a text, or from the
-// whole JSON.
-func idOf(record []byte) int64 {
+// hashedID returns a negative id for a record without an integer one: from its id, such as a text, or without one from
+// the whole JSON.
+func hashedID(record []byte) int64 {
 	var object struct {
-		ID any `json:"id"`
+		ID json.RawMessage `json:"id"`
 	}
 	_ = json.Unmarshal(record, &object)
-	hash := sha256.Sum256(record)
-	if text, isText := object.ID.(string); isText {
-		hash = sha256.Sum256([]byte(text))
+	id := string(object.ID)
+	hasNone := id == "" || id == "null" || id == "0"
+	if hasNone {
+		id = string(record)
 	}
+	hash := sha256.Sum256([]byte(id))
 	return -1 - int64(binary.BigEndian.Uint64(hash[:])>>1)
 }
 

@@ -14,12 +14,11 @@ const (
 	maxBurst = 10_000
 
 	// firstWait is the wait before the second attempt, unless PollInterval is shorter.
-	firstWait = 10 * time.Second
-	// maxBad is how many records in a row must fail for the service to be at fault.
-	maxBad      = 3
-	maxSearches = 5 // how often the newest page is searched while the list grows or shrinks
-	maxRepeats  = 3 // pages in a row without a record that was not read before
-	maxBacks    = 5 // how often a poll goes back from a page
+	firstWait        = 10 * time.Second
+	maxFirstReadings = 4 // of the list, at the first start
+	maxSearches      = 5 // how often the newest page is searched while the list grows or shrinks
+	maxRepeats       = 3 // pages in a row without a record that was not read before
+	maxBacks         = 5 // how often a poll goes back from a page
 
 	maxInterval = 365 * 24 * time.Hour // of polls, so that no sum of waits overflows
 	maxPageSize = 1_000_000

@@ -1,9 +1,9 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"net/http"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/paging"
@@ -14,8 +14,9 @@ type list[T any] struct {
 	pager      msgpush.Pager[T]
 	steps      *steps
 	pages      int         // how many the list has, by the latest response; 0: not reported
-	longest    int         // records of the longest page that another one follows; 0: none does
-	unreadable map[int]int // how many records of a page could not be read; 0: the page is read as a whole
+	longest    int         // records of the longest page that another one follows; 0: unknown
+	latest     int         // records of the latest page of this reading that did not fail; 0: each one failed
+	unreadable map[int]int // how many records of a page could not be read; 0: it is read as a whole
 }
 
 func newList[T any](pager msgpush.Pager[T], pageSize int, s *steps) *list[T] {
@@ -39,13 +40,15 @@ func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error
 	if isFollowed {
 		l.longest = max(l.longest, length(page))
 	}
+	l.latest = length(page)
+	l.setUnreadable(number, 0)
 	l.pages = l.pagesOf(page)
 	return page, nil
 }
 
 // request makes a request. An error that comes with records is reported only.
 func (l *list[T]) request(ctx context.Context, r msgpush.PageRequest) (*msgpush.Page[T], error) {
-	l.steps.begin("request")
+	l.steps.markStep("request")
 	page, err := l.pager.Fetch(ctx, r)
 	switch {
 	case page == nil && err == nil:
@@ -66,6 +69,17 @@ func (l *list[T]) pagesOf(page *msgpush.Page[T]) int {
 	return pagesFor(page.Total, l.longest)
 }
 
+// lengthOf returns the number of records of a page that fails: the service may send shorter pages than requested.
+func (l *list[T]) lengthOf(number int) int {
+	switch {
+	case number == 1:
+		return l.pager.PageSize
+	case l.pages == 0: // without numbers, only the pages before show it
+		return cmp.Or(l.latest, l.pager.PageSize)
+	}
+	return cmp.Or(l.longest, l.pager.PageSize)
+}
+
 // pagesFor returns total ÷ size, rounded up.
 func pagesFor(total int64, size int) int { return int(min((total-1)/int64(size), 1<<30)) + 1 }
 
@@ -75,13 +89,13 @@ func (l *list[T]) endsBefore(number int) bool { return l.pages > 0 && number > l
 // forget forgets the numbers: the list may have become shorter.
 func (l *list[T]) forget() { l.pages, l.longest = 0, 0 }
 
-// isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, that must be
-// possible by the records that came.
-func (l *list[T]) isBehindEnd(number int, mayEnd bool, err error) bool {
+// isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, a required page
+// is before the end.
+func (l *list[T]) isBehindEnd(number int, n need, err error) bool {
 	if l.pages > 0 {
-		return l.endsBefore(number) && (mayEnd || isNoSuchPage(err))
+		return l.endsBefore(number)
 	}
-	return number > 1 && mayEnd && isNoSuchPage(err)
+	return number > 1 && n == optional && isNoSuchPage(err)
 }
 
 // isNoSuchPage reports whether an error may mean that a page does not exist.
@@ -91,16 +105,4 @@ func isNoSuchPage(err error) bool {
 	}
 	e, ok := errors.AsType[*msgpush.APIError](err)
 	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
-}
-
-// mayBeOfRecord reports whether a record may be the cause of the error of its page, and not an outage, a quota or the
-// key. A service that crashes with a record responds with HTTP 500, and a gateway in front of it with HTTP 502.
-func mayBeOfRecord(err error) bool {
-	apiErr, isResponse := errors.AsType[*msgpush.APIError](err)
-	if isResponse {
-		isCrash := apiErr.HTTPStatus == http.StatusInternalServerError || apiErr.HTTPStatus == http.StatusBadGateway
-		return isCrash || !apiErr.Retryable && !apiErr.KeyRejected
-	}
-	requestErr, hasNoResponse := errors.AsType[*msgpush.RequestError](err)
-	return !hasNoResponse || !requestErr.NotProcessed // otherwise, dialing failed
 }

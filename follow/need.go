@@ -25,18 +25,14 @@ func (r *reading[T]) needOfNextPage() need {
 		return optional
 	case !r.position.started:
 		return notNeeded
+	case len(r.position.known) == 0: // each record is new
+		return optional
 	case r.isAboveKnown():
 		return required
 	case (mayHaveLate || r.isSweep) && !r.hasDepth():
 		return optional
 	}
 	return notNeeded
-}
-
-// mayEnd reports whether an error of the next page may mean that the list ends before it.
-func (r *reading[T]) mayEnd(n need) bool {
-	mustHaveKnown := n == required && len(r.position.known) > 0
-	return !mustHaveKnown
 }
 
 // isAboveKnown reports whether the latest records are new if a known one stands below them.

@@ -42,25 +42,27 @@ func (r *reading[T]) coversList() bool {
 	return r.position.Whole && (wasEmpty || r.ending == atEnd)
 }
 
-// isNoneLeft reports whether no known record was found in a list that had others.
-func (r *reading[T]) isNoneLeft() bool {
-	return r.knownCount == 0 && len(r.items) > 0 && len(r.position.known) > 0
-}
+// isNoneLeft reports whether no known record was found in a list that had some.
+func (r *reading[T]) isNoneLeft() bool { return r.knownCount == 0 && len(r.position.known) > 0 }
 
 // grown returns by how many more records the list has grown than were found as new.
 func (r *reading[T]) grown(found int) int64 { return r.total - r.position.Total - int64(found) }
 
 // missing returns an error if no known record is left, if records were missed, or if the total grew by more
-// records than were found as new.
-func (r *reading[T]) missing(found int) error {
+// records than were found as new. wasEmpty is set if the sweep before found an empty list.
+func (r *reading[T]) missing(found int, wasEmpty bool) error {
 	lacks := r.grown(found)
 	missed := r.missed
 	if r.coversList() && r.knownCount >= r.window {
 		missed += r.unknown // at the end of the list
 	}
 	switch {
+	case r.isNoneLeft() && wasEmpty: // it was reported then
+		return nil
+	case r.isNoneLeft() && len(r.items) == 0:
+		return errorf("%w: the list is empty, and had records", ErrMissing)
 	case r.isNoneLeft():
-		return errorf("%w: no known record is left; %d records count as new", ErrMissing, found)
+		return errorf("%w: no known record is left; new ones: %d", ErrMissing, found)
 	case missed > 0:
 		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, missed, r.window)
 	case r.position.Total > 0 && lacks > 0 && !r.hasDropped():

@@ -392,6 +392,28 @@ func TestExistingRecordsThatTiesHideAreNotNew(t *testing.T) {
 	})
 }
 
+// For some seconds, each second response is of a server that lacks the newest record: it hides a record at the end of
+// each page.
+func TestExistingRecordsThatAServerThatIsBehindHidesAreNotNew(t *testing.T) {
+	for _, size := range []int{17, 20, 100} {
+		inBubble(t, fmt.Sprintf("pages of %d", size), func(t *testing.T) {
+			begin, requests := time.Now(), 0
+			s := &service{list: numbers(301, 1)}
+			s.edit = func(number int, p *page) {
+				requests++
+				if requests%2 == 0 && time.Since(begin) < 5*time.Second {
+					from, to := (number-1)*p.PageSize+1, number*p.PageSize+1
+					p.List, p.Total = slices.Clone(s.list[min(from, 301):min(to, 301)]), 300
+				}
+			}
+			r, db := start(t, s.pager(size), follow.Options{})
+			wait(time.Hour)
+			assert.Empty(t, db.stored())
+			assert.Empty(t, r.errors())
+		})
+	}
+}
+
 func TestFirstStartNeedsOnlyOnePageSize(t *testing.T) {
 	for name, tt := range map[string]struct {
 		list    []int64

@@ -225,3 +225,28 @@ func TestOrderOfAListWithoutTimesIsFoundByTheIDs(t *testing.T) {
 		}
 	}
 }
+
+func TestOrderIsFoundWithPagesOfOneRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 50)}
+		_, db := start(t, s.pager(1), follow.Options{})
+		wait(time.Minute)
+		s.change(func(list []int64) []int64 { return append(list, 51) })
+		wait(time.Minute)
+		assert.Equal(t, []int64{51}, db.stored())
+	})
+}
+
+// The list never seems to be known as a whole.
+func TestOrderOfAShortListWithABadRecordIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 5)}
+		s.fail = s.failsWith(3)
+		_, db := startOn(t, s)
+		for n := int64(6); n <= 200; n++ {
+			s.change(func(list []int64) []int64 { return append(list, n) })
+			wait(25 * time.Second)
+		}
+		assert.Subset(t, db.stored(), numbers(20, 199))
+	})
+}

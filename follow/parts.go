@@ -14,24 +14,20 @@ import (
 
 // A split is a page that is read in parts, and a part that fails record by record.
 type split[T any] struct {
-	list        *list[T]
-	from, to    int              // the offsets of the first record and of the one behind the last
-	isAgain     bool             // a record of the page failed in the latest reading, too
-	page        *msgpush.Page[T] // the records so far
-	isEnd       bool             // the list ends behind them
-	failedInRow int              // how many of the latest records failed
-	unreadable  []error          // a report for each record that failed
+	list       *list[T]
+	from, to   int              // the offsets of the first record and of the one behind the last
+	isAgain    bool             // a record of the page failed in the latest reading, too
+	page       *msgpush.Page[T] // the records so far
+	isEnd      bool             // the list ends behind them
+	unreadable []error          // a report for each record that failed
 }
 
 var errNotInParts = errorf("it failed, and smaller pages do not have its records")
 
 // inParts reads a page in parts: one record may make it fail each time, for example if it is too long. A record that
-// fails is left out. If several in a row fail, or all, the service is at fault, and inParts returns an error.
+// fails is left out.
 func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], error) {
-	size := l.pager.PageSize
-	if number > 1 && l.longest > 0 { // the service may send shorter pages than requested
-		size = l.longest
-	}
+	size := l.lengthOf(number)
 	s := &split[T]{
 		list:    l,
 		from:    (number - 1) * size,
@@ -43,7 +39,8 @@ func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], er
 	if ended := errs.OfContext(ctx); ended != nil {
 		return nil, ended
 	}
-	if err == nil && length(s.page) == 0 {
+	hasNone := length(s.page)+len(s.unreadable) == 0
+	if err == nil && hasNone {
 		err = errNotInParts
 	}
 	if err != nil {
@@ -64,10 +61,13 @@ func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], er
 // read requests the parts. The first one and the last one may also have records of other pages, which are recognized by
 // their ids.
 func (s *split[T]) read(ctx context.Context) error {
+	if err := s.probe(ctx); err != nil {
+		return err
+	}
 	size := int(math.Ceil(math.Sqrt(float64(s.to - s.from))))
 	for offset := s.from / size * size; offset < s.to && !s.isEnd; offset += size {
 		err := s.readPart(ctx, offset, size)
-		if err != nil && mayBeOfRecord(err) {
+		if err != nil {
 			err = s.readRecords(ctx, max(s.from, offset), min(s.to, offset+size))
 		}
 		if err != nil {
@@ -77,18 +77,34 @@ func (s *split[T]) read(ctx context.Context) error {
 	return nil
 }
 
+// probe returns an error if the service is at fault: then it can read neither the last nor the first record.
+func (s *split[T]) probe(ctx context.Context) (err error) {
+	for _, offset := range []int{s.to - 1, s.from} {
+		_, err = s.request(ctx, offset, 1)
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (s *split[T]) request(ctx context.Context, offset, size int) (*msgpush.Page[T], error) {
+	page, err := s.list.request(ctx, msgpush.PageRequest{Current: offset/size + 1, PageSize: size})
+	if length(page) > size {
+		return nil, errNotInParts
+	}
+	return page, err
+}
+
 // readPart requests the records from an offset on.
 func (s *split[T]) readPart(ctx context.Context, offset, size int) error {
-	part, err := s.list.request(ctx, msgpush.PageRequest{Current: offset/size + 1, PageSize: size})
+	part, err := s.request(ctx, offset, size)
 	if err != nil {
 		s.isEnd = s.page.Total > 0 && int64(offset) >= s.page.Total // some services fail for such a page
 		if s.isEnd {
 			return nil
 		}
 		return err
-	}
-	if length(part) > size {
-		return errNotInParts
 	}
 	s.page.Total = max(s.page.Total, part.Total)
 	s.isEnd = length(part) == 0 && int64(offset) >= s.page.Total
@@ -105,18 +121,18 @@ func (s *split[T]) readPart(ctx context.Context, offset, size int) error {
 func (s *split[T]) readRecords(ctx context.Context, from, to int) error {
 	for offset := from; offset < to && !s.isEnd; offset++ {
 		err := s.readPart(ctx, offset, 1)
-		if err != nil && !s.isAgain { // an outage may have ended
-			err = s.readPart(ctx, offset, 1)
-		}
-		switch {
-		case err == nil:
-			s.failedInRow = 0
+		if err == nil {
 			continue
-		case !mayBeOfRecord(err), s.failedInRow == maxBad-1:
+		}
+		if err := s.probe(ctx); err != nil {
 			return err
 		}
-		s.failedInRow++
-		s.unreadable = append(s.unreadable, unreadableAt(offset, err))
+		if !s.isAgain { // it may have failed for a moment
+			err = s.readPart(ctx, offset, 1)
+		}
+		if err != nil {
+			s.unreadable = append(s.unreadable, unreadableAt(offset, err))
+		}
 	}
 	return nil
 }

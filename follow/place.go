@@ -29,14 +29,15 @@ func (p *place[T]) newestNumber() int {
 	return 1
 }
 
-// begin goes to the page that probably has the newest record. It returns an error if ctx has ended, or if the page
+// readNewest goes to the page that probably has the newest record. It returns an error if ctx has ended, or if the page
 // fails. Page 1 is requested until that succeeds.
-func (p *place[T]) begin(ctx context.Context, number int) error {
+func (p *place[T]) readNewest(ctx context.Context, number int) error {
 	attempts := required.attempts()
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	page, err := p.request(ctx, number, causeNewestPage, attempts, false)
+	p.list.latest = 0
+	page, err := p.request(ctx, number, causeNewestPage, required, attempts)
 	if err != nil {
 		p.list.forget() // the list may not have this page any more
 		return err
@@ -57,24 +58,20 @@ func (p *place[T]) items() []item[T] {
 
 // next goes to the next page inward. If the total falls, records may have moved to pages that were read before, and
 // next goes back to the first of these. In a sweep, the next sweep finds such records.
-func (p *place[T]) next(ctx context.Context, n need, mayEnd bool) error {
+func (p *place[T]) next(ctx context.Context, n need) error {
 	number := p.inward()
 	if number > p.highestNumber {
 		p.highestNumber, p.goneBack = number, 0
 	}
-	page, err := p.inner(ctx, number, n, mayEnd)
+	page, err := p.inner(ctx, number, n)
 	for err == nil && n == required && p.hasShrunk(page) && p.goneBack < maxBacks {
-		isSure := p.goneBack > 0 // otherwise, the page may be of a server that is behind
-		if isSure {
+		hasShrunkTwice := p.goneBack > 0 // otherwise, the page may be of a server that is behind
+		if hasShrunkTwice {
 			number = max(1, number-pagesFor(p.total-page.Total, max(1, p.list.longest)))
 			p.total = page.Total
 		}
 		p.goneBack++
-		page, err = p.inner(ctx, number, n, mayEnd)
-	}
-	isEnd := err != nil && p.list.endsBefore(number) // some services fail for such a page
-	if isEnd {
-		page, err = nil, nil
+		page, err = p.inner(ctx, number, n)
 	}
 	if err == nil {
 		p.enter(number, page)
@@ -106,18 +103,13 @@ func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 	if p.isMissing {
 		page = new(msgpush.Page[T])
 	}
-	isFollowed := number == p.number+1 && length(page) > 0
-	wasWhole := p.list.unreadable[p.number] == 0 // otherwise, it may have records of other pages, too
-	if isFollowed && wasWhole {
-		p.list.longest = max(p.list.longest, length(p.page))
-	}
 	p.number, p.page, p.total = number, page, page.Total
 }
 
-// count takes whether the page had a record that was not read before. Some services send their last page again for each
+// countRepeats takes whether the page had a record that was not read before. Some services send their last page again for each
 // page behind it. Others promise more records than they show. In a list that grows, a page may have the records of
 // the page before.
-func (p *place[T]) count(hasUnseen bool) {
+func (p *place[T]) countRepeats(hasUnseen bool) {
 	isReadAgain := p.number < p.highestNumber
 	isPromised := p.isFollowed() && length(p.page) > 0
 	p.repeats++
@@ -142,6 +134,15 @@ func (p *place[T]) isAtEnd() bool {
 	return p.list.endsBefore(p.number) || p.repeats >= maxRepeats
 }
 
+// ending returns how a reading ends at the end. Without numbers, the page may have failed for a moment.
+func (p *place[T]) ending() ending {
+	mayBeOthers := p.isMissing && p.list.pages == 0
+	if mayBeOthers {
+		return byRules
+	}
+	return atEnd
+}
+
 // mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If 60 are
 // inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
 // below the records of the first two pages.
@@ -152,9 +153,9 @@ func (p *place[T]) mayHaveInserted(totalOfFirstPage int64) bool {
 }
 
 // inner requests another page than the newest one.
-func (p *place[T]) inner(ctx context.Context, number int, n need, mayEnd bool) (*msgpush.Page[T], error) {
+func (p *place[T]) inner(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
 	wasFailing := p.list.steps.areFailing(causeOtherPage)
-	page, err := p.request(ctx, number, causeOtherPage, n.attempts(), mayEnd)
+	page, err := p.request(ctx, number, causeOtherPage, n, n.attempts())
 	if err == nil && !wasFailing { // it failed for a moment at most
 		p.list.steps.succeeded(causeOtherPage)
 	}
@@ -162,10 +163,10 @@ func (p *place[T]) inner(ctx context.Context, number int, n need, mayEnd bool) (
 }
 
 // request requests a page several times. It returns nil if the page seems to be behind the end of the list. After the
-// second attempt, the page is read in parts, and also after each tenth one, since an outage may last for hours. A page
-// with a record that could not be read is read in parts at first.
+// second attempt, the page is read in parts, and also after each twentieth one, since an outage may last for hours. A
+// page with a record that could not be read is read in parts at first.
 func (p *place[T]) request(
-	ctx context.Context, number int, c cause, attempts int, mayEnd bool,
+	ctx context.Context, number int, c cause, n need, attempts int,
 ) (*msgpush.Page[T], error) {
 	l, s := p.list, p.list.steps
 	var page *msgpush.Page[T]
@@ -173,15 +174,17 @@ func (p *place[T]) request(
 		isBad := l.unreadable[number] > 0
 		if isBad {
 			page, err = l.inParts(ctx, number)
-		} else {
-			page, err = l.page(ctx, number)
+			if err == nil {
+				return nil
+			}
 		}
-		isOver := err == nil || l.isBehindEnd(number, mayEnd, err)
+		page, err = l.page(ctx, number)
+		isOver := err == nil || l.isBehindEnd(number, n, err)
 		if isOver {
 			return nil
 		}
-		isDue := attempt == 2 || attempt%10 == 0
-		if isDue && !isBad && mayBeOfRecord(err) {
+		isDue := attempt == 2 || attempt%20 == 0
+		if isDue && !isBad && retryAfter(err) == 0 {
 			page, err = l.inParts(ctx, number)
 		}
 		return err

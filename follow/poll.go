@@ -22,20 +22,26 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return err
 	}
 	newItems := r.newItems()
-	f.position.growth = max(f.position.growth, r.grown(len(newItems)))
+	f.position.notice(r.grown(len(newItems)))
 	switch {
 	case r.ending == cut:
 		f.sweepSoon()
 		f.position.keep(r.notNew(newItems), f.maxKnown())
 	case r.endsSweep():
-		if isSweep {
-			f.sweepAt = begun.Add(f.options.SweepInterval)
-		}
 		if err := f.endSweep(ctx, r, newItems); err != nil {
 			return err
 		}
 	}
-	return f.deliver(ctx, newItems, r.haveKnownAbove(newItems))
+	if err := f.deliver(ctx, newItems, r.haveKnownAbove(newItems)); err != nil {
+		return err // if another process has stored a batch, the sweep is made again
+	}
+	switch {
+	case f.isEmpty:
+		f.sweepSoon() // perhaps it is empty for a moment
+	case isSweep && r.ending != cut:
+		f.sweepAt = begun.Add(f.options.SweepInterval)
+	}
+	return nil
 }
 
 // sweepSoon makes a poll after a minute a sweep or, if pages have failed for longer, after as long again: until then,
@@ -55,7 +61,9 @@ func (f *Follower[T]) sweepSoon() {
 
 // endSweep reports missing records, and makes the others known that are not new.
 func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
-	if err := r.missing(len(newItems)); err != nil { // compared with the position before makeKnown
+	err := r.missing(len(newItems), f.isEmpty) // compared with the position before makeKnown
+	f.isEmpty = len(r.items) == 0
+	if err != nil {
 		f.steps.failed(causeMissing, err)
 		f.list.forget()
 	} else {
@@ -75,15 +83,12 @@ func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []it
 
 // makeKnown makes the records known that are not new, and reports whether one was unknown.
 func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnown bool) {
-	if len(r.items) == 0 && len(f.position.known) > 0 {
+	if len(r.items) == 0 && f.position.started {
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	entries := r.notNew(newItems)
-	// A total may be too low for a minute. So only a sweep that is due makes Total smaller.
-	if r.isSweep || f.position.growth > 0 {
-		f.position.Total += f.position.growth
-		f.position.growth = r.grown(len(newItems)) // at most 0 by the new Total
-	}
+	isDue := r.isSweep && f.position.started // the first start keeps the highest total
+	f.position.settle(r.grown(len(newItems)), isDue)
 	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
 	hasNewlyKnown = f.position.keep(entries, f.maxKnown())
 	f.position.Whole = hasAll && len(entries)+len(newItems) == len(r.items)
@@ -117,19 +122,16 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 	}
 	for {
 		hasUnseen := r.add(p.items())
-		p.count(hasUnseen)
+		p.countRepeats(hasUnseen)
 		if p.isAtEnd() {
-			isSure := !p.isMissing || p.list.endsBefore(p.number)
-			if isSure {
-				r.ending = atEnd
-			}
+			r.ending = p.ending()
 			return r, nil
 		}
 		next := r.needOfNextPage()
 		if next == notNeeded {
 			return r, nil
 		}
-		err := p.next(ctx, next, r.mayEnd(next))
+		err := p.next(ctx, next)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
@@ -151,7 +153,7 @@ func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T]) (*place[T], e
 	p := &place[T]{list: l, newestLast: f.position.Order == newestLast}
 	for range maxSearches {
 		number := p.newestNumber()
-		if err := p.begin(ctx, number); err != nil {
+		if err := p.readNewest(ctx, number); err != nil {
 			return nil, err
 		}
 		if number == p.newestNumber() {

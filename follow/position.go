@@ -32,7 +32,7 @@ type position struct {
 	started bool          // the first start has ended
 	known   map[int64]int // the known ids; an id that was seen later has a greater number
 	next    int           // such a number
-	growth  int64         // the most by which the list has grown since the latest sweep that was due; see reading.grown
+	growth  int64         // see notice
 }
 
 func parsePosition(text string) (position, error) {
@@ -105,4 +105,17 @@ func (p *position) trim(number int) {
 		delete(p.known, id)
 	}
 	p.Whole = false // a record of the list may be unknown now
+}
+
+// notice takes by how many more records the list has grown than were delivered, by a total. Missing records are noticed
+// so. A total may be cached, or come from a server that is behind: then it is too low for a minute.
+func (p *position) notice(growth int64) { p.growth = max(p.growth, growth) }
+
+// settle sets Total at the end of a sweep, by the highest total since the latest sweep that was due. Only such a sweep
+// makes Total smaller.
+func (p *position) settle(growth int64, isDue bool) {
+	if isDue || p.growth > 0 {
+		p.Total += p.growth
+		p.growth = growth - p.growth // by the new Total
+	}
 }

@@ -34,14 +34,11 @@ type reading[T any] struct {
 	upToKnown  int       // items up to the latest known one
 	missed     int       // unknown records between known ones, with Window known ones above
 	unknown    int       // unknown records since the latest known one
-	rising     int       // neighbours on a page, the second one created later
-	falling    int       // neighbours on a page, the first one created later
 }
 
 // add takes the records of a page. It reports whether one of them was not read before.
 func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
 	r.hasUnknown = false
-	r.countPairs(items)
 	for _, it := range items {
 		if !r.seen.Add(it.id) { // it moved from another page
 			continue

@@ -78,6 +78,26 @@ func TestTwoFollowersOfOnePositionStoreEachRecordOnce(t *testing.T) {
 	})
 }
 
+// The batch of a sweep is seldom the first one that is stored.
+func TestLateRecordIsDeliveredThoughTwoFollowersStoreManyBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := startOn(t, s)
+		restart(t, s.pager(20), db, follow.Options{})
+		var late []int64
+		for n := int64(1001); n <= 2000; n++ {
+			s.prepend(n)
+			if n%50 == 0 {
+				late = append(late, 10_000+n)
+				s.insertAt(45, 10_000+n)
+			}
+			wait(5 * time.Second)
+		}
+		wait(20 * time.Minute)
+		assert.Subset(t, db.stored(), late)
+	})
+}
+
 // The response to a commit may be lost.
 func TestBatchThatIsStoredAlreadyIsNotStoredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,45 +1,60 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
 
-// firstStart makes the existing records known, and stores the first position. A service that sorts by a time may
-// return records with the same time in another order for each page, and then hide some of them. It hides others with
-// another page size: so a second reading has half the page size, unless the service rejects that.
+// firstStart makes the existing records known, and stores the first position. The list is read until a reading has no
+// record that the ones before did not have: a service that sorts by a time may return records with the same time in
+// another order for each page, or one of its servers may be behind, so that some records are on no page. These are
+// others if the pages have another size.
 func (f *Follower[T]) firstStart(ctx context.Context) error {
-	if err := f.readExisting(ctx, f.list); err != nil {
-		return err
-	}
-	if len(f.position.known) == 0 { // perhaps for a moment: all records would seem to be new later
-		f.steps.pause(ctx, f.options.PollInterval)
-	}
-	second := newList(f.list.pager, (f.list.pager.PageSize+1)/2, f.steps)
-	if _, err := second.page(ctx, 1); err != nil {
-		second = f.list
-	}
-	err := f.readExisting(ctx, second)
-	if err != nil { // the service may have rejected a page with a high number
-		err = f.readExisting(ctx, f.list)
-	}
-	if err != nil {
-		return err
+	for n := range maxFirstReadings {
+		hasNewlyKnown, err := f.readExisting(ctx, n)
+		if err != nil {
+			return err
+		}
+		isComplete := n > 0 && !hasNewlyKnown
+		if isComplete {
+			break
+		}
+		if len(f.position.known) == 0 { // perhaps for a moment: all records would seem to be new later
+			f.steps.pause(ctx, f.options.PollInterval)
+		}
 	}
 	f.position.started = true
 	return f.storeBatch(ctx, Batch[T]{})
 }
 
-// readExisting makes the records known that exist at the first start.
-func (f *Follower[T]) readExisting(ctx context.Context, l *list[T]) error {
-	r, err := f.read(ctx, l, true)
-	if err != nil {
-		return err
+// readExisting makes the records of the nth reading known. It reports whether one was unknown.
+func (f *Follower[T]) readExisting(ctx context.Context, n int) (hasNewlyKnown bool, err error) {
+	l := f.list
+	if n > 0 {
+		l = f.withOtherSize(ctx, n)
 	}
-	f.makeKnown(r, nil)
+	r, err := f.read(ctx, l, true)
+	if err != nil && l != f.list { // the service may have rejected a page with a high number
+		r, err = f.read(ctx, f.list, true)
+	}
+	if err != nil {
+		return false, err
+	}
 	if r.ending != cut {
 		f.steps.succeeded(causeOtherPage)
 		f.sweepAt = time.Now().Add(f.options.SweepInterval)
 	}
-	return nil
+	f.position.notice(r.grown(0))
+	return f.makeKnown(r, nil), nil
+}
+
+// withOtherSize returns the list with pages that are shorter by a number of records, unless the service rejects them.
+func (f *Follower[T]) withOtherSize(ctx context.Context, n int) *list[T] {
+	size := cmp.Or(f.list.longest, f.list.pager.PageSize) // the service may send shorter pages than requested
+	other := newList(f.list.pager, max(1, size-n), f.steps)
+	if _, err := other.page(ctx, 1); err != nil {
+		return f.list
+	}
+	return other
 }

@@ -18,8 +18,8 @@ type steps struct {
 	mustWait time.Duration                     // before the next poll, by Retry-After
 }
 
-// begin is called before a step, which is a request, or a call of load or store.
-func (s *steps) begin(step string) {
+// markStep is called before a step, which is a request, or a call of load or store.
+func (s *steps) markStep(step string) {
 	s.update(func(status *Status) { status.NextStep, status.Step = time.Now(), step })
 }
 

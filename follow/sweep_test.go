@@ -85,7 +85,7 @@ func TestSweepAfterAnIncompleteFirstStart(t *testing.T) {
 			s := &service{list: numbers(30_000, 1)}
 			s.fail = func(number int) error {
 				if isDown {
-					return s.failsWith(29_980, 29_979, 29_978)(number)
+					return failFrom(2, errFailed)(number)
 				}
 				if number == 3 && !isInserted && inserted > 0 {
 					isInserted = true
