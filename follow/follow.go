@@ -20,16 +20,16 @@
 //   - First start. The records that exist become known, and none is new.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window
 //     known records were seen.
-//   - Sweep. Once in each SweepInterval, a poll goes on until it has seen 2 × Window records from the first
-//     known one on. They become known, and the position keeps the 4 × Window ids that were seen last.
+//   - Sweep. Once in each SweepInterval, a poll goes on for 2 × Window records from the first known one on. They
+//     become known. The position keeps the 4 × Window ids that were seen last.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, if the total grew by
 //     more records than were found, or if no known record is left, this is reported.
 //   - Failure. The newest page is requested, and a batch is stored, until that succeeds. If a page fails twice, it is
-//     requested in parts. A single record that fails is left out. If several in a row fail, the poll stores the
-//     records that are new without the page, and a sweep follows soon.
+//     read in parts, and a record that fails is left out. If the parts fail, too, the poll stores the records that
+//     are new without the page, and a sweep follows soon.
 //
-// docs/following.md shows the tables and an example, explains the rules, and states the guarantees, the costs
-// and the limits.
+// docs/following.md shows a program, explains the rules with an example, and states the guarantees, the costs and
+// the limits.
 package follow
 
 import (

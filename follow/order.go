@@ -14,9 +14,9 @@ const (
 // minPairs is the number of pairs that decide on an order: a few may be in order by chance.
 const minPairs = 10
 
-// orderOf returns the order of a list of which records were read from its start. It compares neighbours by their
-// creation times or, if they have none, by their ids, which usually increase. Single times may be wrong, and the order
-// of the list may have nothing to do with them: so three quarters of the pairs must agree.
+// orderOf returns the order of the records from the start of a list on. It compares neighbours by their creation times
+// or, if they have none, by their ids, which usually increase. Single times may be wrong, and the order of the list may
+// have nothing to do with them: so three quarters of the pairs must agree.
 func orderOf[T any](items []item[T]) order {
 	rising, falling := 0, 0
 	for i := 1; i < len(items); i++ {

@@ -106,9 +106,9 @@ func (p *place[T]) enter(number int, page *msgpush.Page[T]) {
 	p.number, p.page, p.total = number, page, page.Total
 }
 
-// countRepeats takes whether the page had a record that was not read before. Some services send their last page again for each
-// page behind it. Others promise more records than they show. In a list that grows, a page may have the records of
-// the page before.
+// countRepeats counts the page if it had no record that was not read before. Some services send their last page again
+// for each page behind it. Others promise more records than they show. In a list that grows, a page may have the
+// records of the page before.
 func (p *place[T]) countRepeats(hasUnseen bool) {
 	isReadAgain := p.number < p.highestNumber
 	isPromised := p.isFollowed() && length(p.page) > 0

@@ -21,7 +21,7 @@ import (
 var (
 	goBlock      = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	newError     = regexp.MustCompile(`, err := (msgpush|client|follow|followsql)\.`)
+	newError     = regexp.MustCompile(`, err := (msgpush|client|follow|sql)\.`)
 )
 
 // program runs a block of statements with a fake server. A block that follows a list does
