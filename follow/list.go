@@ -24,6 +24,24 @@ func newList[T any](pager msgpush.Pager[T], pageSize int, s *steps) *list[T] {
 	return &list[T]{pager: pager, steps: s, unreadable: map[int]int{}}
 }
 
+// wholeOrInParts requests a page. After the second attempt, it is read in parts, and also after each twentieth one,
+// since an outage may last for hours. A page with an unreadable record is read in parts at first.
+func (l *list[T]) wholeOrInParts(ctx context.Context, number, attempt int) (*msgpush.Page[T], error) {
+	isBad := l.unreadable[number] > 0
+	if isBad {
+		page, err := l.inParts(ctx, number)
+		if err == nil {
+			return page, nil
+		}
+	}
+	page, err := l.page(ctx, number)
+	isDue := !isBad && (attempt == 2 || attempt%20 == 0)
+	if err == nil || !isDue || retryAfter(err) > 0 {
+		return page, err
+	}
+	return l.inParts(ctx, number)
+}
+
 // page requests a page once, and takes the numbers of the response.
 func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error) {
 	page, err := l.request(ctx, msgpush.PageRequest{Current: number, PageSize: l.pager.PageSize})
@@ -83,9 +101,6 @@ func (l *list[T]) lengthOf(number int) int {
 // pagesFor returns total ÷ size, rounded up.
 func pagesFor(total int64, size int) int { return int(min((total-1)/int64(size), 1<<30)) + 1 }
 
-// endsBefore reports whether the list ends before a page, by the latest response.
-func (l *list[T]) endsBefore(number int) bool { return l.pages > 0 && number > l.pages }
-
 // forget forgets the numbers: the list may have become shorter.
 func (l *list[T]) forget() { l.pages, l.longest = 0, 0 }
 
@@ -93,7 +108,7 @@ func (l *list[T]) forget() { l.pages, l.longest = 0, 0 }
 // is before the end.
 func (l *list[T]) isBehindEnd(number int, n need, err error) bool {
 	if l.pages > 0 {
-		return l.endsBefore(number)
+		return number > l.pages
 	}
 	return number > 1 && n == optional && isNoSuchPage(err)
 }

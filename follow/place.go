@@ -128,10 +128,10 @@ func (p *place[T]) isAtEnd() bool {
 		return p.number <= 1
 	case p.repeats == 0:
 		return false
-	case length(p.page) == 0 && !p.isFollowed():
-		return true
 	}
-	return p.list.endsBefore(p.number) || p.repeats >= maxRepeats
+	mayBeRepeated := length(p.page) > 0 && p.list.pages == 0 // without numbers, since the list has grown by a page
+	isEnd := !p.isFollowed() && !mayBeRepeated
+	return isEnd || p.repeats >= maxRepeats
 }
 
 // ending returns how a reading ends at the end. Without numbers, the page may have failed for a moment.
@@ -162,30 +162,16 @@ func (p *place[T]) inner(ctx context.Context, number int, n need) (*msgpush.Page
 	return page, err
 }
 
-// request requests a page several times. It returns nil if the page seems to be behind the end of the list. After the
-// second attempt, the page is read in parts, and also after each twentieth one, since an outage may last for hours. A
-// page with a record that could not be read is read in parts at first.
+// request requests a page several times. It returns nil if the page seems to be behind the end of the list.
 func (p *place[T]) request(
 	ctx context.Context, number int, c cause, n need, attempts int,
 ) (*msgpush.Page[T], error) {
 	l, s := p.list, p.list.steps
 	var page *msgpush.Page[T]
 	err := s.untilSuccess(ctx, c, attempts, s.pageWait, func(attempt int) (err error) {
-		isBad := l.unreadable[number] > 0
-		if isBad {
-			page, err = l.inParts(ctx, number)
-			if err == nil {
-				return nil
-			}
-		}
-		page, err = l.page(ctx, number)
-		isOver := err == nil || l.isBehindEnd(number, n, err)
-		if isOver {
-			return nil
-		}
-		isDue := attempt == 2 || attempt%20 == 0
-		if isDue && !isBad && retryAfter(err) == 0 {
-			page, err = l.inParts(ctx, number)
+		page, err = l.wholeOrInParts(ctx, number, attempt)
+		if err != nil && l.isBehindEnd(number, n, err) {
+			err = nil
 		}
 		return err
 	})
