@@ -20,8 +20,8 @@
 //   - First start. The records that exist become known, and none is new.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window
 //     known records were seen.
-//   - Sweep. Once in each SweepInterval, a poll goes on for 2 × Window records from the first known one on. They
-//     become known. The position keeps the 4 × Window ids that were seen last.
+//   - Sweep. Once in each SweepInterval, a poll reads on until it has 2 × Window records, counted from the first
+//     known one. They become known. The position keeps the 4 × Window ids that were seen last.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, if the total grew by
 //     more records than were found, or if no known record is left, this is reported.
 //   - Failure. The newest page is requested, and a batch is stored, until that succeeds. If a page fails twice, it is
@@ -90,7 +90,7 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		random:   rand.N[time.Duration],
 		pageWait: min(o.PollInterval, firstWait),
 	}
-	s.status.NextStep = time.Now()
+	s.status.StepSince = time.Now()
 	return &Follower[T]{
 		list:    newList(pager, cmp.Or(pager.PageSize, msgpush.DefaultPageSize), s),
 		steps:   s,

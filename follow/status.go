@@ -15,20 +15,18 @@ type Status struct {
 	LastPoll time.Time
 	// PollingSince is when the current poll began, or zero between two polls.
 	PollingSince time.Time
-	// NextStep is when the next request or call of load or store begins. While one runs, it is the time when that one
-	// began. Before Run, it is the time of New, and after Run, that of its return.
-	NextStep time.Time
-	// Step is what runs since NextStep: "request", "load" or "store". It is empty while the follower waits, and before
-	// and after Run.
+	// Step is what runs: "request", "load" or "store". It is empty while the follower waits.
 	Step string
+	// StepSince is when the step began, or zero while the follower waits. Before Run, it is the time of New, and after
+	// Run, the time when Run returned.
+	StepSince time.Time
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64
 	// Unreadable is the number of records that were left out with [ErrUnreadable] when their pages were read last. They
 	// are delivered if they can be read later.
 	Unreadable int
-	// Err is the latest error of what fails now: a request, after its retries, load or store. If several fail, it is the
-	// error of what has failed for longer. It wraps [ErrMissing] if the latest sweep lacked records, or found no
-	// known one.
+	// Err is the latest error of a request, of load or of store, if that fails now. If several of them fail, it is the
+	// error of the one that has failed for longest. It wraps [ErrMissing] if records are missing by the latest sweep.
 	Err error
 	// FailingSince is the time of the first error in a row.
 	FailingSince time.Time
@@ -49,9 +47,10 @@ type Status struct {
 // transaction, for example ten minutes.
 func (s Status) Check(limit time.Duration) error {
 	const layout = time.DateTime + " MST"
-	if time.Since(s.NextStep) > limit {
+	hangs := !s.StepSince.IsZero() && time.Since(s.StepSince) > limit
+	if hangs {
 		step := cmp.Or(s.Step, "Run was not called, or has returned")
-		return errorf("%w since %s: %s", ErrHangs, s.NextStep.UTC().Format(layout), step)
+		return errorf("%w since %s: %s", ErrHangs, s.StepSince.UTC().Format(layout), step)
 	}
 	isTooLong := s.Err != nil && time.Since(s.FailingSince) > limit
 	if isTooLong || errors.Is(s.Err, ErrMissing) {

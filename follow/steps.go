@@ -20,7 +20,7 @@ type steps struct {
 
 // markStep is called before a step, which is a request, or a call of load or store.
 func (s *steps) markStep(step string) {
-	s.update(func(status *Status) { status.NextStep, status.Step = time.Now(), step })
+	s.update(func(status *Status) { status.StepSince, status.Step = time.Now(), step })
 }
 
 // untilSuccess makes a step until it succeeds, but at most the given number of attempts: step gets the number of its
@@ -58,7 +58,7 @@ func (s *steps) pause(ctx context.Context, wait time.Duration) {
 
 // sleep waits until the next step.
 func (s *steps) sleep(ctx context.Context, wait time.Duration) {
-	s.update(func(status *Status) { status.NextStep, status.Step = time.Now().Add(wait), "" })
+	s.update(func(status *Status) { status.StepSince, status.Step = time.Time{}, "" })
 	select {
 	case <-ctx.Done():
 	case <-time.After(wait):

@@ -52,7 +52,7 @@ func TestHealthzIsRedDuringALongOutage(t *testing.T) {
 func TestErrorIsLoggedAndNotInTheResponse(t *testing.T) {
 	status := func() follow.Status {
 		return follow.Status{
-			NextStep:     time.Now(),
+			StepSince:    time.Now(),
 			Err:          errors.New("secret"),
 			FailingSince: time.Now().Add(-healthLimit - time.Second),
 		}
@@ -66,7 +66,7 @@ func TestErrorIsLoggedAndNotInTheResponse(t *testing.T) {
 }
 
 func TestLivezIsRedIfAStepHangs(t *testing.T) {
-	status := func() follow.Status { return follow.Status{NextStep: time.Now().Add(-healthLimit - time.Second)} }
+	status := func() follow.Status { return follow.Status{StepSince: time.Now().Add(-healthLimit - time.Second)} }
 	response := get(newHandler(status, prometheus.NewRegistry(), discard()), "/livez")
 	assert.Equal(t, http.StatusServiceUnavailable, response.Code)
 }
