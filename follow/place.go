@@ -64,7 +64,7 @@ func (p *place[T]) next(ctx context.Context, n need) error {
 		p.highestNumber, p.goneBack = number, 0
 	}
 	page, err := p.inner(ctx, number, n)
-	for err == nil && n == required && p.hasShrunk(page) && p.goneBack < maxBacks {
+	for err == nil && p.mustGoBack(n, page) {
 		hasShrunkTwice := p.goneBack > 0 // otherwise, the page may be of a server that is behind
 		if hasShrunkTwice {
 			number = max(1, number-pagesFor(p.total-page.Total, max(1, p.list.longest)))
@@ -91,10 +91,14 @@ func (p *place[T]) inward() int {
 	return p.number - 1
 }
 
-// hasShrunk reports whether records may have moved to pages that were read before. Newest last, deletions
-// move them to pages that follow.
-func (p *place[T]) hasShrunk(page *msgpush.Page[T]) bool {
-	return !p.newestLast && page != nil && 0 < page.Total && page.Total < p.total
+// mustGoBack reports whether records that are needed may have moved to pages that were read before. Newest last,
+// deletions move them to pages that follow.
+func (p *place[T]) mustGoBack(n need, page *msgpush.Page[T]) bool {
+	if p.newestLast || n != required || page == nil {
+		return false
+	}
+	hasShrunk := 0 < page.Total && page.Total < p.total
+	return hasShrunk && p.goneBack < maxBacks
 }
 
 // enter makes a page the one that the reading has reached. The page is nil if the list ends before it.
