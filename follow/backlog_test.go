@@ -31,6 +31,9 @@ func TestBacklogThatAPollDoesNotHoldIsDeliveredOldestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, db := catchUp(t, new(service), numbers(2000, 1))
 		assert.Equal(t, numbers(1001, 2000), db.records)
+		for _, b := range db.batches {
+			assert.LessOrEqual(t, len(b.Records), 200)
+		}
 		assert.Empty(t, r.errors())
 	})
 }
