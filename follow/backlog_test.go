@@ -38,6 +38,33 @@ func TestBacklogThatAPollDoesNotHoldIsDeliveredOldestFirst(t *testing.T) {
 	})
 }
 
+// The poll has dropped the newest records, has found the known ones, and is cut then.
+func TestBacklogIsDeliveredThoughItsPollIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		r.stop()
+		s.change(func(list []int64) []int64 { return append(numbers(2205, 1001), list...) })
+		failures := 0
+		s.setFail(func(number int) error {
+			isPage62 := s.size == 20 && number == 62 // behind the known ones of page 61
+			isPart := s.size < 20
+			if (isPage62 || isPart) && failures < 10 {
+				failures++
+				return errFailed
+			}
+			return nil
+		})
+		r = newRun(t, s.pager(20), follow.Options{})
+		r.SetMaxHeld(300)
+		r.start(t, db)
+		wait(2 * time.Hour)
+		assert.Positive(t, failures)
+		assert.Equal(t, numbers(1001, 2205), db.records)
+		assert.Empty(t, r.missing())
+	})
+}
+
 func TestBacklogWithoutAKnownRecordIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, db := catchUp(t, new(service), numbers(3000, 2001))

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -29,13 +30,11 @@ type Batch[T any] struct {
 
 // deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
 func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnownAbove bool) error {
+	hasTotal := f.position.Total > 0 || len(f.position.known) == 0
 	slices.Reverse(newItems)
 	for chunk := range slices.Chunk(newItems, batchSize) {
 		var batch Batch[T]
 		for _, it := range chunk {
-			if f.position.Total > 0 || len(f.position.known) == 0 { // otherwise, the service reports no total
-				f.position.Total++
-			}
 			f.position.add(it.entry)
 			if it.omitted != nil {
 				batch.Omitted = append(batch.Omitted, *it.omitted)
@@ -43,7 +42,10 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 				batch.Records = append(batch.Records, it.record)
 			}
 		}
-		if !haveKnownAbove { // trim would forget those
+		if hasTotal { // otherwise, the service reports none
+			f.position.Total += int64(len(chunk))
+		}
+		if !haveKnownAbove { // trim would forget those above
 			f.position.trim(max(maxBurst, f.maxKnown()))
 		}
 		if err := f.storeBatch(ctx, batch); err != nil {
@@ -58,23 +60,28 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 // 2 × Window others have been seen since. They stand above it, so that it cannot be new again.
 func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 
-// storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or if
-// the stored position has changed.
+// storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or ErrReplaced.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
+	var replaced error
 	err := f.steps.untilSuccess(ctx, causeStore, math.MaxInt, time.Second, func(int) error {
 		f.steps.markStep("store")
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)
 		err := f.store(ctx, forStore)
-		if err == nil || errors.Is(err, ErrReplaced) {
-			return err
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, ErrReplaced):
+			replaced = err
+			return nil
 		}
 		return errorf("%w: %w", ErrStore, err)
 	})
-	if err == nil {
-		f.stored = batch.Position
-		f.steps.succeeded(causeStore)
+	if err = cmp.Or(err, replaced); err != nil {
+		return err
 	}
-	return err
+	f.stored = batch.Position
+	f.steps.succeeded(causeStore)
+	return nil
 }

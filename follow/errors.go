@@ -16,7 +16,8 @@ var ErrMissing = errors.New("records are missing")
 // ErrStore is wrapped by the error of [Options].OnError for an error of load or store.
 var ErrStore = errors.New("the store failed")
 
-// ErrUnreadable is wrapped by the error of [Options].OnError for a record that makes each page fail that has it.
+// ErrUnreadable is wrapped by the error of [Options].OnError for a record that cannot be read, also alone, so that its
+// page fails. It is left out, and delivered if it can be read later.
 var ErrUnreadable = errors.New("cannot be read")
 
 // ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a

@@ -60,9 +60,9 @@ type Follower[T any] struct {
 	load     func(context.Context) (string, error)
 	store    func(context.Context, Batch[T]) error
 	position position
-	stored   string    // the position that was stored last
-	sweepAt  time.Time // the poll at this time or later is a sweep; zero: the first poll
-	isEmpty  bool      // the list, by the latest sweep
+	stored   string // the position that was stored last
+	sweeps   schedule
+	isEmpty  bool // the list, by the latest sweep
 }
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
@@ -97,6 +97,7 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		options: o,
 		maxHeld: maxHeld,
 		writer:  cryptorand.Text(),
+		sweeps:  schedule{interval: o.SweepInterval},
 	}, nil
 }
 

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// A cause is a step whose failures are counted apart.
+// A cause is something that fails until it succeeds, apart from the others.
 type cause int
 
 const (
-	causeNewestPage cause = iota
-	causeOtherPage        // another page failed, and no sweep has succeeded since
-	causeMissing          // records are missing by the latest sweep
+	causeNewestPage cause = iota // each attempt of the newest page may fail or succeed
+	causeOtherPage               // an attempt of another page failed; only a complete sweep succeeds
+	causeMissing                 // records are missing by a sweep; a sweep without missing records succeeds
 	causeLoad
 	causeStore
 	numCauses

@@ -13,8 +13,18 @@ const (
 	// long catch-up would store ever longer positions.
 	maxBurst = 10_000
 
-	// firstWait is the wait before the second attempt, unless PollInterval is shorter.
-	firstWait        = 10 * time.Second
+	// firstWait is the wait before the second attempt, unless PollInterval is shorter. Then the waits double.
+	firstWait = 10 * time.Second
+	maxWait   = time.Minute // before another attempt
+	// maxRetryAfter bounds a Retry-After, which may be wrong.
+	maxRetryAfter    = time.Hour
+	requiredAttempts = 5           // for a page on which new records depend
+	optionalAttempts = 2           // for another page but the newest one
+	attemptsPerParts = 20          // for the newest page: its second attempt and each twentieth one is made in parts
+	firstSweepWait   = time.Minute // before a sweep after a page that failed
+
+	// minPairs is the number of pairs that decide on an order: a few may be in order by chance.
+	minPairs         = 10
 	maxFirstReadings = 4 // of the list, at the first start
 	maxSearches      = 5 // how often the newest page is searched while the list grows or shrinks
 	maxRepeats       = 3 // pages in a row without a record that was not read before

@@ -35,7 +35,7 @@ func (l *list[T]) wholeOrInParts(ctx context.Context, number, attempt int) (*msg
 		}
 	}
 	page, err := l.page(ctx, number)
-	isDue := !isBad && (attempt == 2 || attempt%20 == 0)
+	isDue := !isBad && (attempt == 2 || attempt%attemptsPerParts == 0)
 	if err == nil || !isDue || retryAfter(err) > 0 {
 		return page, err
 	}
@@ -59,7 +59,7 @@ func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error
 		l.longest = max(l.longest, length(page))
 	}
 	l.latest = length(page)
-	l.setUnreadable(number, 0)
+	delete(l.unreadable, number)
 	l.pages = l.pagesOf(page)
 	return page, nil
 }

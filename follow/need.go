@@ -12,9 +12,9 @@ const (
 // attempts returns how often the page is requested.
 func (n need) attempts() int {
 	if n == optional {
-		return 2
+		return optionalAttempts
 	}
-	return 5
+	return requiredAttempts
 }
 
 // needOfNextPage applies the rules of first starts, polls and sweeps.

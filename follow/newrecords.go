@@ -45,13 +45,13 @@ func (r *reading[T]) coversList() bool {
 // isNoneLeft reports whether no known record was found in a list that had some.
 func (r *reading[T]) isNoneLeft() bool { return r.knownCount == 0 && len(r.position.known) > 0 }
 
-// grown returns by how many more records the list has grown than were found as new.
-func (r *reading[T]) grown(found int) int64 { return r.total - r.position.Total - int64(found) }
+// growth returns by how many records the list has grown besides new ones that were found.
+func (r *reading[T]) growth(found int) int64 { return r.position.growthBy(r.total, found) }
 
 // missing returns an error if no known record is left, if records were missed, or if the total grew by more
 // records than were found as new. wasEmpty is set if the sweep before found an empty list.
 func (r *reading[T]) missing(found int, wasEmpty bool) error {
-	lacks := r.grown(found)
+	lacks := r.growth(found)
 	missed := r.missed
 	if r.coversList() && r.knownCount >= r.window {
 		missed += r.unknown // at the end of the list

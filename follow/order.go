@@ -11,9 +11,6 @@ const (
 	newestLast
 )
 
-// minPairs is the number of pairs that decide on an order: a few may be in order by chance.
-const minPairs = 10
-
 // orderOf returns the order of the records from the start of a list on. It compares neighbours by their creation times
 // or, if they have none, by their ids, which usually increase. Single times may be wrong, and the order of the list may
 // have nothing to do with them: so three quarters of the pairs must agree.

@@ -16,7 +16,6 @@ import (
 type split[T any] struct {
 	list       *list[T]
 	from, to   int              // the offsets of the first record and of the one behind the last
-	isAgain    bool             // a record of the page failed in the latest reading, too
 	page       *msgpush.Page[T] // the records so far
 	isEnd      bool             // the list ends behind them
 	unreadable []error          // a report for each record that failed
@@ -29,11 +28,10 @@ var errNotInParts = errorf("it failed, and smaller pages do not have its records
 func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], error) {
 	size := l.lengthOf(number)
 	s := &split[T]{
-		list:    l,
-		from:    (number - 1) * size,
-		to:      number * size,
-		isAgain: l.unreadable[number] > 0,
-		page:    new(msgpush.Page[T]),
+		list: l,
+		from: (number - 1) * size,
+		to:   number * size,
+		page: new(msgpush.Page[T]),
 	}
 	err := s.read(ctx)
 	if ended := errs.OfContext(ctx); ended != nil {
@@ -49,12 +47,12 @@ func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], er
 	if s.page.Total > 0 {
 		l.pages = pagesFor(s.page.Total, size)
 	}
-	for _, report := range s.unreadable {
-		if !s.isAgain {
+	if len(s.unreadable) > l.unreadable[number] { // otherwise, they were reported
+		for _, report := range s.unreadable {
 			l.steps.report(report)
 		}
 	}
-	l.setUnreadable(number, len(s.unreadable))
+	l.unreadable[number] = len(s.unreadable)
 	return s.page, nil
 }
 
@@ -127,10 +125,7 @@ func (s *split[T]) readRecords(ctx context.Context, from, to int) error {
 		if err := s.probe(ctx); err != nil {
 			return err
 		}
-		if !s.isAgain { // it may have failed for a moment
-			err = s.readPart(ctx, offset, 1)
-		}
-		if err != nil {
+		if err := s.readPart(ctx, offset, 1); err != nil { // otherwise, it has failed for a moment
 			s.unreadable = append(s.unreadable, unreadableAt(offset, err))
 		}
 	}
@@ -141,14 +136,4 @@ func unreadableAt(offset int, err error) error {
 	cause := strings.TrimPrefix(err.Error(), "msgpush: ")
 	text := fmt.Sprintf("%sthe record at the offset %d %v: %s", prefix, offset, ErrUnreadable, cause)
 	return errs.Hide(text, errors.Join(ErrUnreadable, err), nil)
-}
-
-// setUnreadable sets the number of unreadable records of a page.
-func (l *list[T]) setUnreadable(number, count int) {
-	l.unreadable[number] = count
-	total := 0
-	for _, n := range l.unreadable {
-		total += n
-	}
-	l.steps.update(func(s *Status) { s.Unreadable = total })
 }

@@ -15,18 +15,20 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return f.firstStart(ctx)
 	}
 	begun := time.Now()
-	isSweep := !begun.Before(f.sweepAt)
+	isSweep := f.sweeps.isDue(begun)
 	r, err := f.read(ctx, f.list, isSweep)
 	if err != nil {
 		f.sweepSoon()
 		return err
 	}
 	newItems := r.newItems()
-	f.position.notice(r.grown(len(newItems)))
+	f.position.notice(r.growth(len(newItems)))
 	switch {
 	case r.ending == cut:
 		f.sweepSoon()
-		f.position.keep(r.notNew(newItems), f.maxKnown())
+		if !r.hasDropped() { // otherwise, the records above the new ones are new, too
+			f.position.keep(r.notNew(newItems), f.maxKnown())
+		}
 	case r.endsSweep():
 		if err := f.endSweep(ctx, r, newItems); err != nil {
 			return err
@@ -39,60 +41,9 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	case f.isEmpty:
 		f.sweepSoon() // perhaps it is empty for a moment
 	case isSweep && r.ending != cut:
-		f.sweepAt = begun.Add(f.options.SweepInterval)
+		f.sweeps.next = begun.Add(f.sweeps.interval)
 	}
 	return nil
-}
-
-// sweepSoon makes a poll after a minute a sweep or, if pages have failed for longer, after as long again: until then,
-// a page that fails costs little.
-func (f *Follower[T]) sweepSoon() {
-	now := time.Now()
-	wait := time.Minute
-	if f.steps.areFailing(causeOtherPage) {
-		wait = max(wait, time.Since(f.steps.failures[causeOtherPage].since))
-	}
-	soon := now.Add(min(wait, f.options.SweepInterval))
-	isSooner := now.Before(f.sweepAt) && f.sweepAt.Before(soon)
-	if !isSooner {
-		f.sweepAt = soon
-	}
-}
-
-// endSweep reports missing records, and makes the others known that are not new.
-func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
-	err := r.missing(len(newItems), f.isEmpty) // compared with the position before makeKnown
-	f.isEmpty = len(r.items) == 0
-	if err != nil {
-		f.steps.failed(causeMissing, err)
-		f.list.forget()
-	} else {
-		f.steps.succeeded(causeMissing)
-	}
-	leavesNewer := r.hasDropped() && len(newItems) > 0 // the next poll finds them
-	if leavesNewer {
-		return nil
-	}
-	f.steps.succeeded(causeOtherPage)
-	hasNewlyKnown := f.makeKnown(r, newItems)
-	if !hasNewlyKnown || len(newItems) > 0 { // deliver stores the position with the records
-		return nil
-	}
-	return f.storeBatch(ctx, Batch[T]{})
-}
-
-// makeKnown makes the records known that are not new, and reports whether one was unknown.
-func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnown bool) {
-	if len(r.items) == 0 && f.position.started {
-		return false // the list is empty, or the service is at fault: the ids are kept
-	}
-	entries := r.notNew(newItems)
-	isDue := r.isSweep && f.position.started // the first start keeps the highest total
-	f.position.settle(r.grown(len(newItems)), isDue)
-	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
-	hasNewlyKnown = f.position.keep(entries, f.maxKnown())
-	f.position.Whole = hasAll && len(entries)+len(newItems) == len(r.items)
-	return hasNewlyKnown
 }
 
 // read reads a list from the newest record inward. It returns an error as readInward does.

@@ -3,7 +3,6 @@ package follow
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"example.com/msgpush"
@@ -26,13 +25,11 @@ type position struct {
 	Order  order            `json:"order,omitempty"`
 	// Whole means that the latest sweep read the whole list.
 	Whole bool `json:"whole,omitempty"`
-	// Total is the number of records by the latest sweep, plus the records delivered since.
-	Total int64 `json:"total,omitempty"`
+	expectation
 
 	started bool          // the first start has ended
-	known   map[int64]int // the known ids; an id that was seen later has a greater number
-	next    int           // such a number
-	growth  int64         // see notice
+	seen    []int64       // ids in the order in which they were seen; the last place of an id counts
+	known   map[int64]int // the known ids, with this place
 }
 
 func parsePosition(text string) (position, error) {
@@ -47,11 +44,11 @@ func parsePosition(text string) (position, error) {
 		return p, fmt.Errorf("its version is %d, and not %d", p.Version, positionVersion)
 	}
 	id := int64(0)
-	for i, difference := range p.IDs {
+	for _, difference := range p.IDs {
 		id += difference
-		p.known[id] = i
+		p.see(id)
 	}
-	p.started, p.next, p.IDs = true, len(p.IDs), nil
+	p.started, p.IDs = true, nil
 	return p, nil
 }
 
@@ -69,7 +66,13 @@ func (p *position) encode() string {
 
 // ids returns the known ids, in the order in which they were seen last.
 func (p *position) ids() []int64 {
-	return slices.SortedFunc(maps.Keys(p.known), func(a, b int64) int { return p.known[a] - p.known[b] })
+	ids := make([]int64, 0, len(p.known))
+	for place, id := range p.seen {
+		if last, isKnown := p.known[id]; isKnown && last == place {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 func (p *position) isKnown(id int64) bool {
@@ -77,10 +80,15 @@ func (p *position) isKnown(id int64) bool {
 	return ok
 }
 
+// see makes an id known, and the one that was seen last.
+func (p *position) see(id int64) {
+	p.known[id] = len(p.seen)
+	p.seen = append(p.seen, id)
+}
+
 // add makes a record known, and the one that was seen last.
 func (p *position) add(e entry) {
-	p.known[e.id] = p.next
-	p.next++
+	p.see(e.id)
 	p.Newest = max(p.Newest, e.created)
 }
 
@@ -97,25 +105,11 @@ func (p *position) keep(entries []entry, number int) (hasNewlyKnown bool) {
 
 // trim keeps the ids that were seen last, up to a number, and forgets the others.
 func (p *position) trim(number int) {
-	if len(p.known) <= number {
-		return
-	}
 	ids := p.ids()
-	for _, id := range ids[:len(ids)-number] {
-		delete(p.known, id)
+	forgotten := max(0, len(ids)-number)
+	p.seen, p.known = nil, map[int64]int{}
+	for _, id := range ids[forgotten:] {
+		p.see(id)
 	}
-	p.Whole = false // a record of the list may be unknown now
-}
-
-// notice takes by how many more records the list has grown than were delivered, by a total. Missing records are noticed
-// so. A total may be cached, or come from a server that is behind: then it is too low for a minute.
-func (p *position) notice(growth int64) { p.growth = max(p.growth, growth) }
-
-// settle sets Total at the end of a sweep, by the highest total since the latest sweep that was due. Only such a sweep
-// makes Total smaller.
-func (p *position) settle(growth int64, isDue bool) {
-	if isDue || p.growth > 0 {
-		p.Total += p.growth
-		p.growth = growth - p.growth // by the new Total
-	}
+	p.Whole = p.Whole && forgotten == 0 // otherwise, a record of the list may be unknown now
 }

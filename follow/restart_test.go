@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,6 +147,25 @@ func TestPositionIsLoadedWhenTheDatabaseIsAvailable(t *testing.T) {
 		require.NotEmpty(t, errs)
 		assert.ErrorIs(t, errs[0], follow.ErrStore)
 		assert.EqualError(t, errs[0], "msgpush: following a list: the store failed: failed")
+	})
+}
+
+func TestErrReplacedOfLoadIsAnErrorAsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(100, 1)}
+		r, db := newRun(t, s.pager(20), follow.Options{}), &database{}
+		begin := time.Now()
+		load := func(ctx context.Context) (string, error) {
+			if time.Since(begin) < time.Minute {
+				return "", fmt.Errorf("no row: %w", follow.ErrReplaced)
+			}
+			return db.load(ctx)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.NoError(t, r.Run(ctx, load, db.store))
+		assert.Len(t, db.batches, 1)
+		assert.ErrorIs(t, r.errors()[0], follow.ErrStore)
 	})
 }
 

@@ -43,9 +43,9 @@ func (f *Follower[T]) readExisting(ctx context.Context, n int) (hasNewlyKnown bo
 	}
 	if r.ending != cut {
 		f.steps.succeeded(causeOtherPage)
-		f.sweepAt = time.Now().Add(f.options.SweepInterval)
+		f.sweeps.next = time.Now().Add(f.sweeps.interval)
 	}
-	f.position.notice(r.grown(0))
+	f.position.notice(r.growth(0))
 	return f.makeKnown(r, nil), nil
 }
 

@@ -22,9 +22,6 @@ type Status struct {
 	StepSince time.Time
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64
-	// Unreadable is the number of records that were left out with [ErrUnreadable] when their pages were read last. They
-	// are delivered if they can be read later.
-	Unreadable int
 	// Err is the latest error of a request, of load or of store, if that fails now. If several of them fail, it is the
 	// error of the one that has failed for longest. It wraps [ErrMissing] if records are missing by the latest sweep.
 	Err error

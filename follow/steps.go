@@ -24,27 +24,26 @@ func (s *steps) markStep(step string) {
 }
 
 // untilSuccess makes a step until it succeeds, but at most the given number of attempts: step gets the number of its
-// attempt, from 1. It also ends if ctx ends, if the stored position has changed, and, if the number is limited, at a
-// Retry-After of more than a minute. It reports each error. The wait after an error doubles, up to a minute. A longer
-// Retry-After is kept.
+// attempt, from 1. It also ends if ctx ends and, if the number is limited, at a Retry-After of more than a minute. It
+// reports each error. The wait after an error doubles, up to a minute. A longer Retry-After is kept.
 func (s *steps) untilSuccess(
 	ctx context.Context, c cause, attempts int, wait time.Duration, step func(n int) error,
 ) error {
 	for n := 1; errs.OfContext(ctx) == nil; n++ {
 		err := step(n)
-		if err == nil || errors.Is(err, ErrReplaced) {
-			return err
+		if err == nil {
+			return nil
 		}
 		if errs.OfContext(ctx) != nil {
 			break // err may be the error of the context
 		}
 		s.failed(c, err)
-		isTooLong := attempts < math.MaxInt && retryAfter(err) > time.Minute
+		isTooLong := attempts < math.MaxInt && retryAfter(err) > maxWait
 		if n == attempts || isTooLong {
 			return err
 		}
 		s.sleep(ctx, max(s.jitter(wait), s.spread(retryAfter(err))))
-		wait = min(2*wait, time.Minute)
+		wait = min(2*wait, maxWait)
 	}
 	return errs.OfContext(ctx)
 }
@@ -77,5 +76,5 @@ func retryAfter(err error) time.Duration {
 	if !ok {
 		return 0
 	}
-	return min(apiErr.RetryAfter, time.Hour)
+	return min(apiErr.RetryAfter, maxRetryAfter)
 }

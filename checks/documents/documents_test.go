@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,6 +43,15 @@ func TestDocumentsNameEveryOperation(t *testing.T) {
 			if op.Specified() {
 				assert.True(t, inBackticks(document, op.Name), "%s: add the method %s", name, op.Name)
 			}
+		}
+	}
+}
+
+func TestChangelogNamesEveryPager(t *testing.T) {
+	document := read(t, "CHANGELOG.md")
+	for method := range reflect.TypeFor[*msgpush.Client]().Methods() {
+		if strings.HasSuffix(method.Name, "Pager") {
+			assert.True(t, inBackticks(document, method.Name), "CHANGELOG.md: add the method %s", method.Name)
 		}
 	}
 }

@@ -16,10 +16,6 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// Timeout is how long [Position.Load] and a transaction of [Store] may take, so that a database that hangs does not
-// stop the follower.
-const Timeout = time.Minute
-
 const (
 	createTable = `
 CREATE TABLE IF NOT EXISTS follow_position (list TEXT NOT NULL PRIMARY KEY, position TEXT NOT NULL)`
@@ -33,13 +29,16 @@ type Position struct {
 	DB *sql.DB
 	// List distinguishes the list and its filter from others. You choose it.
 	List string
+	// Timeout is how long Load and a transaction of [Store] may take, so that a database that hangs does not stop the
+	// follower. 0 means a minute.
+	Timeout time.Duration
 }
 
 // Load is the function load of [follow.Follower.Run]. It inserts the row, and creates the table, unless they exist:
 //
 //	CREATE TABLE follow_position (list TEXT NOT NULL PRIMARY KEY, position TEXT NOT NULL)
 func (p Position) Load(ctx context.Context) (position string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
 	if err := p.insert(ctx); err != nil {
 		return "", p.wrap(err)
@@ -60,6 +59,10 @@ func (p Position) insert(ctx context.Context) error {
 	return nil
 }
 
+func (p Position) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, cmp.Or(p.Timeout, time.Minute))
+}
+
 // wrap names the row in an error.
 func (p Position) wrap(err error) error {
 	if err == nil {
@@ -74,7 +77,7 @@ func Store[T any](
 	p Position, save func(context.Context, *sql.Tx, follow.Batch[T]) error,
 ) func(context.Context, follow.Batch[T]) error {
 	return func(ctx context.Context, batch follow.Batch[T]) error {
-		ctx, cancel := context.WithTimeout(ctx, Timeout)
+		ctx, cancel := p.withTimeout(ctx)
 		defer cancel()
 		tx, err := p.DB.BeginTx(ctx, nil)
 		if err != nil {

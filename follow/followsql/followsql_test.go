@@ -114,7 +114,11 @@ func TestDatabaseThatHangsIsAnErrorAfterTheTimeout(t *testing.T) {
 		_, err := p.Load(t.Context())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, followsql.Store(p, save)(t.Context(), batch{Position: "first"}), context.DeadlineExceeded)
-		assert.Equal(t, 2*followsql.Timeout, time.Since(begin))
+		assert.Equal(t, 2*time.Minute, time.Since(begin))
+		p.Timeout = time.Second
+		_, err = p.Load(t.Context())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 2*time.Minute+time.Second, time.Since(begin))
 		require.NoError(t, db.Close())
 	})
 }

@@ -265,6 +265,12 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 	return next > promised && !goesOn
 }
 
+// noSuchPage takes the number of a page that does not exist.
+func (cur *cursor) noSuchPage(number int64) {
+	cur.limit.otherPages++
+	cur.lacksPage = number == cur.lastPage()
+}
+
 // hasFoundAll reports whether the second pass has found the missing records. Decreases of the total do not
 // count here: a record that came may have been deleted since.
 func (cur *cursor) hasFoundAll() bool {

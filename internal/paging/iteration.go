@@ -127,12 +127,11 @@ func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*
 	if it.nextPage < last {
 		return nil, noSuchPage
 	}
-	it.cursor.limit.otherPages++
 	page, err := it.request(ctx) // the service may have failed for a moment
 	if page != nil || !it.source.IsNoSuchPage(err) {
 		return page, err
 	}
-	it.cursor.lacksPage = it.nextPage == last
+	it.cursor.noSuchPage(it.nextPage)
 	it.lastPageErr = AtPage(it.nextPage, err)
 	return new(Response[T, O]), nil
 }

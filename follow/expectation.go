@@ -1,0 +1,29 @@
+package follow
+
+// An expectation is how many records a list should have. If it has more, records are missing.
+//
+// For example, a sweep gets the total 1000, so Total is 1000. Two new records are delivered: Total is 1002. A poll then
+// gets the total 1005, since three others have appeared where no poll sees them: growth is 3. The next sweep reports
+// them, and makes Total 1005.
+//
+// A response may have the total of a minute before, since it is cached, or of a server that is behind. So a sweep adds
+// the greatest growth since the sweep before it, and not the growth by its own total.
+type expectation struct {
+	// Total is the number of records that the list should have, or 0 if the service reports no total.
+	Total  int64 `json:"total,omitempty"`
+	growth int64 // the greatest one since the latest sweep that was due
+}
+
+// growthBy returns by how many records the list has grown, by a total, besides new ones that were found.
+func (e *expectation) growthBy(total int64, found int) int64 { return total - e.Total - int64(found) }
+
+// notice takes the growth by the total of a poll.
+func (e *expectation) notice(growth int64) { e.growth = max(e.growth, growth) }
+
+// settle changes Total at the end of a sweep, whose own total shows a growth. Only a sweep that is due makes it smaller.
+func (e *expectation) settle(growth int64, isDue bool) {
+	if isDue || e.growth > 0 {
+		e.Total += e.growth
+		e.growth = growth - e.growth
+	}
+}
