@@ -106,21 +106,26 @@ func TestPollsThatGoAsFarAsSweepsForgetNoRecord(t *testing.T) {
 }
 
 func TestEmptyResponseInACatchUpLosesNoRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		r, db := startOn(t, s)
-		wasEmpty := false
-		s.setEdit(func(number int, p *page) {
-			if number == 13 && !wasEmpty {
-				wasEmpty = true
-				*p = page{}
-			}
+	for name, tt := range map[string]struct{ page, existing int64 }{
+		"for a page in the middle": {page: 13, existing: 1000},
+		"for the last page":        {page: 31, existing: 20},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(tt.existing, 1)}
+			r, db := startOn(t, s)
+			wasEmpty := false
+			s.setEdit(func(number int, p *page) {
+				if int64(number) == tt.page && !wasEmpty {
+					wasEmpty = true
+					*p = page{}
+				}
+			})
+			s.prepend(numbers(1001, 1600)...)
+			wait(time.Hour)
+			assert.Equal(t, numbers(1001, 1600), db.records)
+			assert.Empty(t, r.missing())
 		})
-		s.prepend(numbers(1001, 1600)...)
-		wait(time.Hour)
-		assert.Equal(t, numbers(1001, 1600), db.records)
-		assert.Empty(t, r.missing())
-	})
+	}
 }
 
 // During a catch-up, the list becomes so short that the page that is needed next does not exist.

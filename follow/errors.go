@@ -16,8 +16,8 @@ var ErrMissing = errors.New("records are missing")
 // ErrStore is wrapped by the error of [Options].OnError for an error of load or store.
 var ErrStore = errors.New("the store failed")
 
-// ErrUnreadable is wrapped by the error of [Options].OnError for a record that cannot be read, also alone, so that its
-// page fails. It is left out, and delivered if it can be read later.
+// ErrUnreadable is wrapped by the error of [Options].OnError for a record that fails when it is requested alone. It is
+// left out of its page, and delivered if it can be read later.
 var ErrUnreadable = errors.New("cannot be read")
 
 // ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a

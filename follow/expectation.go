@@ -14,13 +14,14 @@ type expectation struct {
 	growth int64 // the greatest one since the latest sweep that was due
 }
 
-// growthBy returns by how many records the list has grown, by a total, besides new ones that were found.
+// growthBy returns by how many records the list has grown, without the new ones that were found.
 func (e *expectation) growthBy(total int64, found int) int64 { return total - e.Total - int64(found) }
 
 // notice takes the growth by the total of a poll.
 func (e *expectation) notice(growth int64) { e.growth = max(e.growth, growth) }
 
-// settle changes Total at the end of a sweep, whose own total shows a growth. Only a sweep that is due makes it smaller.
+// settle changes Total at the end of a sweep, whose own total shows a growth. Only a sweep that is due makes Total
+// smaller.
 func (e *expectation) settle(growth int64, isDue bool) {
 	if isDue || e.growth > 0 {
 		e.Total += e.growth

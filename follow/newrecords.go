@@ -45,7 +45,7 @@ func (r *reading[T]) coversList() bool {
 // isNoneLeft reports whether no known record was found in a list that had some.
 func (r *reading[T]) isNoneLeft() bool { return r.knownCount == 0 && len(r.position.known) > 0 }
 
-// growth returns by how many records the list has grown besides new ones that were found.
+// growth returns by how many records the list has grown, without the new ones that were found.
 func (r *reading[T]) growth(found int) int64 { return r.position.growthBy(r.total, found) }
 
 // missing returns an error if no known record is left, if records were missed, or if the total grew by more

@@ -22,8 +22,8 @@ func (s *schedule) soon(wait time.Duration) {
 	}
 }
 
-// sweepSoon makes a sweep due after a minute or, if pages have failed for longer, after as long again: until then, a page
-// that fails costs little.
+// sweepSoon makes a sweep due after a minute. If pages have failed for longer, it waits as long as they have failed, so
+// that they cost little.
 func (f *Follower[T]) sweepSoon() {
 	wait := firstSweepWait
 	if f.steps.areFailing(causeOtherPage) {
