@@ -16,7 +16,7 @@ var ErrMissing = errors.New("records are missing")
 // ErrStore is wrapped by the error of [Options].OnError for an error of load or store.
 var ErrStore = errors.New("the store failed")
 
-// ErrUnreadable is wrapped by the error of [Options].OnError for a record that fails when it is requested alone. It is
+// ErrUnreadable is wrapped by the error of [Options].OnError for a record that fails when only it is requested. It is
 // left out of its page, and delivered if it can be read later.
 var ErrUnreadable = errors.New("cannot be read")
 
