@@ -338,10 +338,11 @@ func TestFirstRecordsOfAnEmptyListWithoutNumbersAreNew(t *testing.T) {
 				}
 				return nil
 			}
-			_, db := startOn(t, s)
+			r, db := startOn(t, s)
 			s.prepend(numbers(1, 5)...)
 			wait(time.Minute)
 			assert.Equal(t, numbers(1, 5), db.records)
+			assert.Empty(t, r.errors())
 		})
 	}
 }

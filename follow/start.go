@@ -34,9 +34,9 @@ func (f *Follower[T]) readExisting(ctx context.Context, n int) (hasNewlyKnown bo
 	if n > 0 {
 		l = f.withOtherSize(ctx, n)
 	}
-	r, err := f.read(ctx, l, true)
+	r, err := f.read(ctx, l, false)
 	if err != nil && l != f.list { // the service may have rejected a page with a high number
-		r, err = f.read(ctx, f.list, true)
+		r, err = f.read(ctx, f.list, false)
 	}
 	if err != nil {
 		return false, err

@@ -60,8 +60,7 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	entries := r.notNew(newItems)
-	isDue := r.isSweep && f.position.started // the first start keeps the highest total
-	f.position.settle(r.growth(len(newItems)), isDue)
+	f.position.settle(r.growth(len(newItems)), r.isSweep)
 	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
 	hasNewlyKnown = f.position.keep(entries, f.maxKnown())
 	f.position.Whole = hasAll && len(entries)+len(newItems) == len(r.items)
