@@ -104,14 +104,6 @@ func TestNextPageFollowsChangesOfTheTotal(t *testing.T) {
 	}
 }
 
-// numberedFrom0 changes the reported numbers of pages.
-func numberedFrom0(pages []pageInfo) []pageInfo {
-	for i := range pages {
-		pages[i].pageNum = pages[i].number - 1
-	}
-	return pages
-}
-
 func TestPassEndsAtThePromisedEnd(t *testing.T) {
 	for _, tt := range []cursorTest{
 		{"empty list", []pageInfo{of(1, 0)}, 0},
@@ -128,10 +120,6 @@ func TestPassEndsAtThePromisedEnd(t *testing.T) {
 			slices.Concat(report(10, 3, of(1, 25), of(2, 25)), report(5, 3, of(3, 25))), 0,
 		},
 		{"capped total", report(20, 2, of(1, 35), of(2, 35), of(3, 35), of(4, 35)), 0},
-		{
-			"capped total, and page numbers from 0",
-			numberedFrom0(report(20, 2, of(1, 35), of(2, 35), of(3, 35), of(4, 35))), 0,
-		},
 		{"one page by its number", report(25, 1, of(1, 25), of(2, 25), of(3, 25)), 0},
 		{"too many pages", report(15, 99, of(1, 15), of(2, 15), of(3, 15), of(4, 15), of(5, 15)), 0},
 		{"numbers that no list has", report(-1<<62, -1, of(1, 5), of(2, 5)), 0},
