@@ -67,8 +67,10 @@ type Follower[T any] struct {
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
 // the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
-// or a number that is negative or too large. If the times of the records, or without times their ids, show no order, or
-// if responses report neither a total nor a number of pages, the newest record must stand at the start of the list.
+// or a number that is negative or too large.
+//
+// A follower finds out at which end of the list the newest record stands, by the creation times or by the ids. If these
+// show no order, or if responses report neither a total nor a number of pages, it must stand at the start.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
 	case pager.Fetch == nil:

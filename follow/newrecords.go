@@ -18,7 +18,7 @@ func (r *reading[T]) newItems() (newItems []item[T]) {
 	return newItems
 }
 
-// isNew reports whether an unknown record is new if fewer than Window known ones stand above it.
+// isNew reports whether an unknown record is new. Fewer than Window known ones stand above it.
 func (r *reading[T]) isNew(index int) bool {
 	switch {
 	case r.coversList():
@@ -71,9 +71,9 @@ func (r *reading[T]) missing(found int, wasEmpty bool) error {
 	return nil
 }
 
-// notNew returns the newest records that are not new, at most 2 × Window. If a page is missing in between, another
-// known record may stand on it, and make unknown records above it new: notNew leaves them out. If records were
-// dropped, none is new.
+// notNew returns the newest records that become known without being delivered, at most 2 × Window. If the reading was
+// cut, it leaves out the unknown ones: a known record may stand on the page that failed, so that they are new. If
+// records were dropped, it returns those.
 func (r *reading[T]) notNew(newItems []item[T]) []entry {
 	if r.hasDropped() {
 		return r.dropped

@@ -18,7 +18,7 @@ type place[T any] struct {
 	total         int64 // the latest one; 0: not reported
 	highestNumber int   // so far
 	goneBack      int   // how often the reading went back from there
-	repeats       int   // how many pages in a row, up to this one, may show the end: none had an unread record
+	repeats       int   // pages in a row, up to this one, without a record that was not read before
 }
 
 // newestNumber returns the number of the page that probably has the newest record.
@@ -133,7 +133,7 @@ func (p *place[T]) isAtEnd() bool {
 	case p.repeats == 0:
 		return false
 	}
-	mayBeRepeated := length(p.page) > 0 && p.list.pages == 0 // without numbers, since the list has grown by a page
+	mayBeRepeated := length(p.page) > 0 && p.list.pages == 0 // without numbers: the list may have grown by a page
 	isEnd := !p.isFollowed() && !mayBeRepeated
 	return isEnd || p.repeats >= maxRepeats
 }

@@ -8,8 +8,8 @@ import (
 
 // firstStart makes the existing records known, and stores the first position. The list is read until a reading has no
 // record that the ones before did not have: a service that sorts by a time may return records with the same time in
-// another order for each page, or one of its servers may be behind, so that some records are on no page. These are
-// others if the pages have another size.
+// another order for each page, or one of its servers may be behind. Then some records are on no page. With another
+// page size, these are other records.
 func (f *Follower[T]) firstStart(ctx context.Context) error {
 	for n := range maxFirstReadings {
 		hasNewlyKnown, err := f.readExisting(ctx, n)
