@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,19 +98,23 @@ func TestLateRecordBelowABacklogIsReported(t *testing.T) {
 }
 
 func TestLongCatchUpStoresShortPositions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{list: numbers(1000, 1)}
-		r, db := start(t, s.pager(1000), follow.Options{})
-		wait(time.Minute)
-		r.stop()
-		s.change(func([]int64) []int64 { return numbers(50_000, 1) })
-		restart(t, s.pager(1000), db, follow.Options{})
-		wait(time.Minute)
-		require.Equal(t, numbers(1001, 50_000), db.records)
-		for _, b := range db.batches {
-			assert.Less(t, len(b.Position), 25_000)
-		}
-	})
+	for name, late := range map[string][]int64{"without late records": nil, "with a late record": {60_000}} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			r, db := start(t, s.pager(1000), follow.Options{})
+			wait(time.Minute)
+			r.stop()
+			s.change(func([]int64) []int64 {
+				return slices.Concat(numbers(50_000, 1000), late, numbers(999, 1))
+			})
+			restart(t, s.pager(1000), db, follow.Options{})
+			wait(time.Minute)
+			require.Equal(t, append(late, numbers(1001, 50_000)...), db.records)
+			for _, b := range db.batches {
+				assert.Less(t, len(b.Position), 25_000)
+			}
+		})
+	}
 }
 
 // The position has forgotten the records below the newest 10,000. Of these, one is left.

@@ -429,7 +429,10 @@ func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
 		s := &service{list: numbers(500, 1)}
 		r, db := startOn(t, s)
 		s.change(func([]int64) []int64 { return nil })
+		wait(9 * time.Minute)
+		assert.ErrorIs(t, r.Status().Check(limit), follow.ErrMissing)
 		wait(time.Hour)
+		assert.NoError(t, r.Status().Check(limit), "it may stay empty")
 		assert.Len(t, db.batches, 1, "that of the first start")
 		s.change(func([]int64) []int64 { return append([]int64{1001}, numbers(500, 1)...) })
 		wait(2 * time.Minute)

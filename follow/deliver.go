@@ -29,10 +29,19 @@ type Batch[T any] struct {
 }
 
 // deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
-func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnownAbove bool) error {
+func (f *Follower[T]) deliver(ctx context.Context, newest, late []item[T]) error {
+	if err := f.deliverInBatches(ctx, late, func() {}); err != nil {
+		return err
+	}
+	// Only after the newest ones, ids may be forgotten: those above late ones are still needed.
+	forget := func() { f.position.trim(max(maxBurst, f.maxKnown())) }
+	return f.deliverInBatches(ctx, newest, forget)
+}
+
+func (f *Follower[T]) deliverInBatches(ctx context.Context, items []item[T], forget func()) error {
 	hasTotal := f.position.Total > 0 || len(f.position.known) == 0
-	slices.Reverse(newItems)
-	for chunk := range slices.Chunk(newItems, batchSize) {
+	slices.Reverse(items)
+	for chunk := range slices.Chunk(items, batchSize) {
 		var batch Batch[T]
 		for _, it := range chunk {
 			f.position.add(it.entry)
@@ -45,9 +54,7 @@ func (f *Follower[T]) deliver(ctx context.Context, newItems []item[T], haveKnown
 		if hasTotal { // otherwise, the service reports none
 			f.position.Total += int64(len(chunk))
 		}
-		if !haveKnownAbove { // trim would forget those above
-			f.position.trim(max(maxBurst, f.maxKnown()))
-		}
+		forget()
 		if err := f.storeBatch(ctx, batch); err != nil {
 			return err
 		}

@@ -17,6 +17,9 @@ type expectation struct {
 // growthBy returns by how many records the list has grown, without the new ones that were found.
 func (e *expectation) growthBy(total int64, found int) int64 { return total - e.Total - int64(found) }
 
+// explain takes the number of late records: the list had grown by them before.
+func (e *expectation) explain(late int) { e.growth -= min(int64(late), max(0, e.growth)) }
+
 // notice takes the growth by the total of a poll.
 func (e *expectation) notice(growth int64) { e.growth = max(e.growth, growth) }
 

@@ -20,7 +20,7 @@ const (
 	maxRetryAfter    = time.Hour
 	requiredAttempts = 5           // for a page on which new records depend
 	optionalAttempts = 2           // for another page but the newest one
-	attemptsPerParts = 20          // for the newest page: its second attempt and each twentieth one is made in parts
+	attemptsPerParts = 20          // the second attempt for a page, and each twentieth one, is made in parts
 	firstSweepWait   = time.Minute // before a sweep after a page that failed
 
 	// minPairs is the number of pairs that decide on an order: a few may be in order by chance.

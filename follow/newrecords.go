@@ -1,21 +1,22 @@
 package follow
 
-import "slices"
-
 // This file decides which records of a reading are new, and which are missing.
 
-// newItems returns the new records, the newest one first.
-func (r *reading[T]) newItems() (newItems []item[T]) {
+// newItems returns the new records, the newest one first. Late ones stand below a known one.
+func (r *reading[T]) newItems() (newest, late []item[T]) {
 	known := 0
 	for i, it := range r.items {
 		switch {
 		case it.isKnown:
 			known++
-		case known < r.window && r.isNew(i):
-			newItems = append(newItems, it)
+		case known >= r.window || !r.isNew(i):
+		case known > 0:
+			late = append(late, it)
+		default:
+			newest = append(newest, it)
 		}
 	}
-	return newItems
+	return newest, late
 }
 
 // isNew reports whether an unknown record is new. Fewer than Window known ones stand above it.
@@ -27,12 +28,6 @@ func (r *reading[T]) isNew(index int) bool {
 		return r.position.Newest != "" && r.items[index].created > r.position.Newest
 	}
 	return index < r.upToKnown // a known one stands below
-}
-
-// haveKnownAbove reports whether a known record stands above one of the new ones.
-func (r *reading[T]) haveKnownAbove(newItems []item[T]) bool {
-	firstKnown := slices.IndexFunc(r.items, func(it item[T]) bool { return it.isKnown })
-	return firstKnown >= 0 && len(newItems) > firstKnown
 }
 
 // coversList reports whether the latest sweep and this poll read the whole list. If that sweep found it empty,
@@ -76,7 +71,7 @@ func (r *reading[T]) missing(found int, wasEmpty bool) error {
 // records were dropped, it returns those.
 func (r *reading[T]) notNew(newItems []item[T]) []entry {
 	if r.hasDropped() {
-		return r.dropped
+		return r.newestDropped
 	}
 	isNew := map[int64]bool{}
 	for _, it := range newItems {

@@ -36,7 +36,7 @@ func (p *place[T]) readNewest(ctx context.Context, number int) error {
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	p.list.latest = 0
+	p.list.lastLength = 0
 	page, err := p.request(ctx, number, causeNewestPage, required, attempts)
 	if err != nil {
 		p.list.forget() // the list may not have this page any more

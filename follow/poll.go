@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"example.com/msgpush/internal/errs"
@@ -9,7 +10,8 @@ import (
 )
 
 // poll makes a poll, and stores the new records. It returns an error if it could not do so, which was
-// reported unless ctx has ended or the follower was replaced.
+// reported unless ctx has ended or the follower was replaced. Then the position, which has changed, is not used any
+// more: Run returns, or loads the stored one.
 func (f *Follower[T]) poll(ctx context.Context) error {
 	if !f.position.started {
 		return f.firstStart(ctx)
@@ -21,12 +23,14 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		f.sweepSoon()
 		return err
 	}
-	newItems := r.newItems()
+	newest, late := r.newItems()
+	newItems := slices.Concat(newest, late)
+	f.position.explain(len(late))
 	f.position.notice(r.growth(len(newItems)))
 	switch {
 	case r.ending == cut:
 		f.sweepSoon()
-		if !r.hasDropped() { // otherwise, the records above the new ones are new, too
+		if !r.hasDropped() { // otherwise, the records that stand above the new ones are new, too
 			f.position.keep(r.notNew(newItems), f.maxKnown())
 		}
 	case r.endsSweep():
@@ -34,13 +38,10 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := f.deliver(ctx, newItems, r.haveKnownAbove(newItems)); err != nil {
+	if err := f.deliver(ctx, newest, late); err != nil {
 		return err // if another process has stored a batch, the sweep is made again
 	}
-	switch {
-	case f.isEmpty:
-		f.sweepSoon() // perhaps it is empty for a moment
-	case isSweep && r.ending != cut:
+	if isSweep && r.ending != cut {
 		f.sweeps.next = begun.Add(f.sweeps.interval)
 	}
 	return nil
@@ -69,7 +70,7 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 		maxHeld:  f.maxHeld,
 		total:    p.page.Total,
 		isSweep:  isSweep,
-		seen:     paging.IDSet{},
+		ids:      paging.IDSet{},
 	}
 	for {
 		hasUnseen := r.add(p.items())

@@ -26,21 +26,22 @@ type reading[T any] struct {
 	isSweep  bool  // it goes on until it has the depth of a sweep
 	ending   ending
 
-	seen       paging.IDSet
-	items      []item[T] // the records, the newest one first, except the dropped ones
-	dropped    []entry   // the newest 2 × Window records, if records were dropped: a later poll finds them again
-	hasUnknown bool      // an unknown record is on the latest page
-	knownCount int       // known records
-	upToKnown  int       // items up to the latest known one
-	missed     int       // unknown records between known ones, with Window known ones above
-	unknown    int       // unknown records since the latest known one
+	ids   paging.IDSet // of the records that were read
+	items []item[T]    // the records, the newest one first, except the dropped ones
+	// newestDropped are the newest 2 × Window records, if records were dropped: a later poll reads them again.
+	newestDropped []entry
+	hasUnknown    bool // an unknown record is on the latest page
+	knownCount    int  // known records
+	upToKnown     int  // items up to the latest known one
+	missed        int  // unknown records between known ones, with Window known ones above
+	unknown       int  // unknown records since the latest known one
 }
 
 // add takes the records of a page. It reports whether one of them was not read before.
 func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
 	r.hasUnknown = false
 	for _, it := range items {
-		if !r.seen.Add(it.id) { // it moved from another page
+		if !r.ids.Add(it.id) { // it moved from another page
 			continue
 		}
 		hasUnseen = true
@@ -76,13 +77,13 @@ func (r *reading[T]) countUnknown() {
 // dropNewerHalf drops the newer half of the records, which are unknown: older ones must be delivered first.
 func (r *reading[T]) dropNewerHalf() {
 	if !r.hasDropped() {
-		r.dropped = entries(r.items[:min(len(r.items), 2*r.window)])
+		r.newestDropped = entries(r.items[:min(len(r.items), 2*r.window)])
 	}
 	r.items = slices.Delete(r.items, 0, len(r.items)/2)
 }
 
 // hasDropped reports whether records were dropped.
-func (r *reading[T]) hasDropped() bool { return len(r.dropped) > 0 }
+func (r *reading[T]) hasDropped() bool { return len(r.newestDropped) > 0 }
 
 // hasDepth reports whether enough records from the first known one on were read for a sweep. New ones do not
 // count.

@@ -36,10 +36,11 @@ func (f *Follower[T]) sweepSoon() {
 func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
 	err := r.missing(len(newItems), f.isEmpty) // compared with the position before makeKnown
 	f.isEmpty = len(r.items) == 0
-	if err != nil {
+	switch {
+	case err != nil:
 		f.steps.failed(causeMissing, err)
 		f.list.forget()
-	} else {
+	case r.isSweep || !f.isEmpty: // each poll of an empty list goes as far as a sweep
 		f.steps.succeeded(causeMissing)
 	}
 	leavesNewer := r.hasDropped() && len(newItems) > 0 // the next poll finds them

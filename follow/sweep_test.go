@@ -144,6 +144,31 @@ func TestLateRecordsAreDelivered(t *testing.T) {
 	}
 }
 
+// In each interval, one record appears late, and another one too far from the newest.
+func TestLateRecordsHideNoMissingOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := start(t, s.pager(20), follow.Options{Window: 100})
+		wait(time.Minute)
+		for n := int64(0); n < 20; n++ {
+			s.insertAt(50, 2001+n)
+			wait(5 * time.Minute)
+			s.insertAt(900, 3001+n)
+			wait(10 * time.Minute)
+		}
+		wait(time.Hour)
+		assert.Equal(t, numbers(2001, 2020), db.stored())
+		missing := 0
+		for _, err := range r.missing() {
+			var n int
+			_, scanErr := fmt.Sscanf(err.Error(), "msgpush: following a list: records are missing: the list grew by %d", &n)
+			require.NoError(t, scanErr)
+			missing += n
+		}
+		assert.Equal(t, 20, missing)
+	})
+}
+
 func TestLateRecordThatAppearsDuringASweepIsNotReportedAsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(200, 1)}

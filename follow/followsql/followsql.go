@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,6 +41,12 @@ type Position struct {
 func (p Position) Load(ctx context.Context) (position string, err error) {
 	ctx, cancel := p.withTimeout(ctx)
 	defer cancel()
+	switch {
+	case p.DB == nil:
+		return "", p.wrap(errors.New("DB is nil"))
+	case p.List == "":
+		return "", p.wrap(errors.New("List is empty"))
+	}
 	if err := p.insert(ctx); err != nil {
 		return "", p.wrap(err)
 	}

@@ -91,6 +91,13 @@ func TestErrorOfCreatingTheTableIsReturned(t *testing.T) {
 	assert.EqualError(t, err, `the row "rules" of the table follow_position: permission denied`)
 }
 
+func TestPositionWithoutDatabaseOrListIsAnError(t *testing.T) {
+	_, err := followsql.Position{List: "rules"}.Load(t.Context())
+	assert.EqualError(t, err, `the row "rules" of the table follow_position: DB is nil`)
+	_, err = followsql.Position{DB: (&database{}).open(t)}.Load(t.Context())
+	assert.EqualError(t, err, `the row "" of the table follow_position: List is empty`)
+}
+
 func TestRowThatWasDeletedBeginsAnew(t *testing.T) {
 	d := &database{}
 	p := open(t, d.open(t), "list")
