@@ -133,9 +133,7 @@ func (p *place[T]) isAtEnd() bool {
 	case p.repeats == 0:
 		return false
 	}
-	mayBeRepeated := length(p.page) > 0 && p.list.pages == 0 // without numbers: the list may have grown by a page
-	isEnd := !p.isFollowed() && !mayBeRepeated
-	return isEnd || p.repeats >= maxRepeats
+	return !p.isFollowed() || p.repeats >= maxRepeats
 }
 
 // ending returns how a reading ends at the end. Without numbers, the page may have failed for a moment.
