@@ -43,9 +43,9 @@ func (p Position) Load(ctx context.Context) (position string, err error) {
 	defer cancel()
 	switch {
 	case p.DB == nil:
-		return "", p.wrap(errors.New("DB is nil"))
+		return "", p.wrap(errors.New("the DB is nil"))
 	case p.List == "":
-		return "", p.wrap(errors.New("List is empty"))
+		return "", p.wrap(errors.New("the List is empty"))
 	}
 	if err := p.insert(ctx); err != nil {
 		return "", p.wrap(err)

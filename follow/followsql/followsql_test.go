@@ -93,9 +93,9 @@ func TestErrorOfCreatingTheTableIsReturned(t *testing.T) {
 
 func TestPositionWithoutDatabaseOrListIsAnError(t *testing.T) {
 	_, err := followsql.Position{List: "rules"}.Load(t.Context())
-	assert.EqualError(t, err, `the row "rules" of the table follow_position: DB is nil`)
+	assert.EqualError(t, err, `the row "rules" of the table follow_position: the DB is nil`)
 	_, err = followsql.Position{DB: (&database{}).open(t)}.Load(t.Context())
-	assert.EqualError(t, err, `the row "" of the table follow_position: List is empty`)
+	assert.EqualError(t, err, `the row "" of the table follow_position: the List is empty`)
 }
 
 func TestRowThatWasDeletedBeginsAnew(t *testing.T) {
