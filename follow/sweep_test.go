@@ -150,7 +150,7 @@ func TestLateRecordsHideNoMissingOne(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
 		r, db := start(t, s.pager(20), follow.Options{Window: 100})
 		wait(time.Minute)
-		for n := int64(0); n < 20; n++ {
+		for n := range int64(20) {
 			s.insertAt(50, 2001+n)
 			wait(5 * time.Minute)
 			s.insertAt(900, 3001+n)

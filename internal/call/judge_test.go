@@ -108,7 +108,8 @@ func TestErrorResponseRequestsAWait(t *testing.T) {
 func TestRejectionAfterAnAttemptThatMayBeProcessedProvesNothing(t *testing.T) {
 	c, s, _ := newStep(t)
 	s.earlierMayBeProcessed = true
-	resp := &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(""))}
+	body := io.NopCloser(strings.NewReader(""))
+	resp := &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{}, Body: body}
 	require.NoError(t, c.readBody(s, resp))
 	assert.False(t, c.judge(s, resp, nil).NotProcessed)
 }
