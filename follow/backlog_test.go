@@ -66,6 +66,43 @@ func TestBacklogIsDeliveredThoughItsPollIsCut(t *testing.T) {
 	})
 }
 
+func TestRecordThatIsTooFarIsReportedAfterABacklogThatAPollDoesNotHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(service)
+		r, db := catchUp(t, s, numbers(2000, 1))
+		s.insertAt(1500, 5000)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 2000), db.stored())
+		assert.Len(t, r.missing(), 1)
+	})
+}
+
+// The list was empty, so that no known record follows the page that fails.
+func TestFailureWithinTheFirstBurstOfAnEmptyListLosesNoRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{}
+		r, db := startOn(t, s)
+		var until time.Time
+		s.setFail(func(number int) error {
+			isOther := number != 15 && s.size == 20
+			if isOther {
+				return nil
+			}
+			if until.IsZero() {
+				until = time.Now().Add(15 * time.Second)
+			}
+			if time.Now().Before(until) {
+				return errFailed
+			}
+			return nil
+		})
+		s.prepend(numbers(1, 500)...)
+		wait(2 * time.Hour)
+		assert.Equal(t, numbers(1, 500), db.stored())
+		assert.Empty(t, r.missing())
+	})
+}
+
 func TestBacklogWithoutAKnownRecordIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, db := catchUp(t, new(service), numbers(3000, 2001))

@@ -104,13 +104,13 @@ func pagesFor(total int64, size int) int { return int(min((total-1)/int64(size),
 // forget forgets the numbers: the list may have become shorter.
 func (l *list[T]) forget() { l.pages, l.longest = 0, 0 }
 
-// isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, a required page
-// is before the end.
-func (l *list[T]) isBehindEnd(number int, n need, err error) bool {
+// isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, the records that
+// came must allow that.
+func (l *list[T]) isBehindEnd(number int, mayEnd bool, err error) bool {
 	if l.pages > 0 {
 		return number > l.pages
 	}
-	return number > 1 && n == optional && isNoSuchPage(err)
+	return number > 1 && mayEnd && isNoSuchPage(err)
 }
 
 // isNoSuchPage reports whether an error may mean that a page does not exist.

@@ -25,8 +25,6 @@ func (r *reading[T]) needOfNextPage() need {
 		return optional
 	case !r.position.started:
 		return notNeeded
-	case len(r.position.known) == 0: // each record is new
-		return optional
 	case r.isAboveKnown():
 		return required
 	case (mayHaveLate || r.isSweep) && !r.hasDepth():
@@ -35,7 +33,8 @@ func (r *reading[T]) needOfNextPage() need {
 	return notNeeded
 }
 
-// isAboveKnown reports whether the latest records are new if a known one stands below them.
+// isAboveKnown reports whether the latest records are new if a known one stands below them. If none is known, each record
+// is new.
 func (r *reading[T]) isAboveKnown() bool {
 	isAnotherLeft := r.knownCount < min(r.window, len(r.position.known))
 	return r.knownCount == 0 || isAnotherLeft && r.unknown > 0

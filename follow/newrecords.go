@@ -60,7 +60,7 @@ func (r *reading[T]) missing(found int, wasEmpty bool) error {
 		return errorf("%w: no known record is left; new ones: %d", ErrMissing, found)
 	case missed > 0:
 		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, missed, r.window)
-	case r.position.Total > 0 && lacks > 0 && !r.hasDropped():
+	case r.position.Total > 0 && lacks > 0 && r.showsLength():
 		return errorf("%w: the list grew by %d more than were found", ErrMissing, lacks)
 	}
 	return nil

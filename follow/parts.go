@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
@@ -18,6 +19,8 @@ type split[T any] struct {
 	from, to   int              // the offsets of the first record and of the one behind the last
 	page       *msgpush.Page[T] // the records so far
 	isEnd      bool             // the list ends behind them
+	hasGood    bool             // a record could be read
+	good       int              // its offset
 	unreadable []error          // a report for each record that failed
 }
 
@@ -65,7 +68,7 @@ func (s *split[T]) read(ctx context.Context) error {
 	size := int(math.Ceil(math.Sqrt(float64(s.to - s.from))))
 	for offset := s.from / size * size; offset < s.to && !s.isEnd; offset += size {
 		err := s.readPart(ctx, offset, size)
-		if err != nil {
+		if err != nil && retryAfter(err) == 0 {
 			err = s.readRecords(ctx, max(s.from, offset), min(s.to, offset+size))
 		}
 		if err != nil {
@@ -75,21 +78,29 @@ func (s *split[T]) read(ctx context.Context) error {
 	return nil
 }
 
-// probe returns an error if the service is at fault: then it can read neither the last nor the first record.
-func (s *split[T]) probe(ctx context.Context) (err error) {
-	for _, offset := range []int{s.to - 1, s.from} {
-		_, err = s.request(ctx, offset, 1)
-		if err == nil {
-			return nil
-		}
+// probe returns an error if the service is at fault: then it cannot read a record that could be read before. At first, it
+// can read neither the first record nor another one, at random, since both may be bad.
+func (s *split[T]) probe(ctx context.Context) error {
+	if s.hasGood {
+		_, err := s.request(ctx, s.good, 1)
+		return err
+	}
+	others := max(1, s.to-s.from-1)
+	random := int(s.list.steps.random(time.Duration(others)))
+	_, err := s.request(ctx, s.to-1-random, 1)
+	if err != nil {
+		_, err = s.request(ctx, s.from, 1)
 	}
 	return err
 }
 
 func (s *split[T]) request(ctx context.Context, offset, size int) (*msgpush.Page[T], error) {
 	page, err := s.list.request(ctx, msgpush.PageRequest{Current: offset/size + 1, PageSize: size})
-	if length(page) > size {
+	switch {
+	case length(page) > size:
 		return nil, errNotInParts
+	case err == nil:
+		s.hasGood, s.good = true, offset
 	}
 	return page, err
 }
@@ -121,6 +132,9 @@ func (s *split[T]) readRecords(ctx context.Context, from, to int) error {
 		err := s.readPart(ctx, offset, 1)
 		if err == nil {
 			continue
+		}
+		if retryAfter(err) > 0 {
+			return err
 		}
 		if err := s.probe(ctx); err != nil {
 			return err

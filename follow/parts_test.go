@@ -84,7 +84,7 @@ func TestBadRecordCostsTwiceTheRootOfThePageSizeInRequests(t *testing.T) {
 			before := s.count()
 			wait(time.Hour)
 			polls, sweeps := 401, 7
-			parts := 2*int(math.Sqrt(float64(size))) + 4
+			parts := 2*int(math.Sqrt(float64(size))) + 6
 			assert.Less(t, s.count()-before, polls*parts+sweeps*(400/size+parts))
 		})
 	}
@@ -810,5 +810,43 @@ func TestRecordAfterABadOneOfAnEmptyListIsDelivered(t *testing.T) {
 		s.prepend(2, 3)
 		wait(time.Minute)
 		assert.Equal(t, []int64{2, 3}, db.stored())
+	})
+}
+
+// The pages of the list never move.
+func TestBadRecordsAtBothEndsOfAPageStopNoPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 400)}
+		r, db := startOn(t, s)
+		s.setFail(s.failsWith(401, 420))
+		for n := int64(401); n <= 600; n++ {
+			s.change(func(list []int64) []int64 { return append(list, n) })
+			wait(5 * time.Second)
+		}
+		wait(2 * time.Hour)
+		isBad := func(n int64) bool { return n == 401 || n == 420 }
+		assert.ElementsMatch(t, slices.DeleteFunc(numbers(401, 600), isBad), db.stored())
+		assert.NoError(t, r.Status().Check(limit))
+	})
+}
+
+// The quota is spent while a page is read in parts.
+func TestRetryAfterMakesNoRecordUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		isBad, busy := s.failsWith(1005), &msgpush.APIError{HTTPStatus: 429, Retryable: true, RetryAfter: time.Minute}
+		s.setFail(func(number int) error {
+			if s.size == 1 && number > 2 {
+				return busy
+			}
+			return isBad(number)
+		})
+		s.prepend(numbers(1001, 1010)...)
+		wait(time.Hour)
+		assert.Empty(t, unreadable(r))
+		s.setFail(isBad)
+		wait(time.Hour)
+		assert.Equal(t, slices.DeleteFunc(numbers(1001, 1010), func(n int64) bool { return n == 1005 }), db.stored())
 	})
 }

@@ -12,6 +12,7 @@ import (
 type place[T any] struct {
 	list          *list[T]
 	newestLast    bool
+	isAllNew      bool // no record is known
 	number        int
 	page          *msgpush.Page[T]
 	isMissing     bool  // the request of the page failed, perhaps since the list ends before it: page is empty
@@ -169,10 +170,11 @@ func (p *place[T]) request(
 	ctx context.Context, number int, c cause, n need, attempts int,
 ) (*msgpush.Page[T], error) {
 	l, s := p.list, p.list.steps
+	mayEnd := n == optional || p.isAllNew // otherwise, known records must follow
 	var page *msgpush.Page[T]
 	err := s.untilSuccess(ctx, c, attempts, s.pageWait, func(attempt int) (err error) {
 		page, err = l.wholeOrInParts(ctx, number, attempt)
-		if err != nil && l.isBehindEnd(number, n, err) {
+		if err != nil && l.isBehindEnd(number, mayEnd, err) {
 			err = nil
 		}
 		return err

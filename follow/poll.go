@@ -26,7 +26,9 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	newest, late := r.newItems()
 	newItems := slices.Concat(newest, late)
 	f.position.explain(len(late))
-	f.position.notice(r.growth(len(newItems)))
+	if r.showsLength() {
+		f.position.notice(r.growth(len(newItems)))
+	}
 	switch {
 	case r.ending == cut:
 		f.sweepSoon()
@@ -102,7 +104,11 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 // newestPlace returns the place of the newest record. It returns an error if ctx has ended, or if its page fails.
 func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T]) (*place[T], error) {
 	f.steps.update(func(s *Status) { s.PollingSince = time.Now() })
-	p := &place[T]{list: l, newestLast: f.position.Order == newestLast}
+	p := &place[T]{
+		list:       l,
+		newestLast: f.position.Order == newestLast,
+		isAllNew:   len(f.position.known) == 0,
+	}
 	for range maxSearches {
 		number := p.newestNumber()
 		if err := p.readNewest(ctx, number); err != nil {

@@ -41,6 +41,9 @@ type reading[T any] struct {
 func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
 	r.hasUnknown = false
 	for _, it := range items {
+		if r.knownCount >= r.window && r.hasDepth() { // the others are neither new nor needed
+			break
+		}
 		if !r.ids.Add(it.id) { // it moved from another page
 			continue
 		}
@@ -88,6 +91,12 @@ func (r *reading[T]) hasDropped() bool { return len(r.newestDropped) > 0 }
 // hasDepth reports whether enough records from the first known one on were read for a sweep. New ones do not
 // count.
 func (r *reading[T]) hasDepth() bool { return r.knownCount+r.missed+r.unknown >= 2*r.window }
+
+// showsLength reports whether the total may show that records are missing.
+func (r *reading[T]) showsLength() bool {
+	hasTotal := r.total > 0 || len(r.items) == 0
+	return hasTotal && !r.hasDropped()
+}
 
 // endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If
 // none is known, it has read all that it will find.

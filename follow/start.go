@@ -20,9 +20,11 @@ func (f *Follower[T]) firstStart(ctx context.Context) error {
 		if isComplete {
 			break
 		}
+		wait := time.Duration(0)
 		if len(f.position.known) == 0 { // perhaps for a moment: all records would seem to be new later
-			f.steps.pause(ctx, f.options.PollInterval)
+			wait = f.options.PollInterval
 		}
+		f.steps.pause(ctx, wait) // longer after a Retry-After
 	}
 	f.position.started = true
 	return f.storeBatch(ctx, Batch[T]{})

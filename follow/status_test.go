@@ -376,6 +376,20 @@ func TestRetryAfterOfAPageDelaysOnlyTheNextPoll(t *testing.T) {
 	})
 }
 
+func TestRetryAfterDelaysTheNextReadingOfTheFirstStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		s.fail = failFrom(3, &msgpush.APIError{HTTPStatus: 429, Retryable: true, RetryAfter: 5 * time.Minute})
+		start(t, s.pager(20), follow.Options{})
+		wait(time.Second)
+		requests := s.count()
+		wait(4 * time.Minute)
+		assert.Equal(t, requests, s.count())
+		wait(2 * time.Minute)
+		assert.Greater(t, s.count(), requests)
+	})
+}
+
 func TestRetryAfterOfMoreThanAnHourIsCapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(50, 1)}

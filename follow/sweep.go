@@ -40,7 +40,7 @@ func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []it
 	case err != nil:
 		f.steps.failed(causeMissing, err)
 		f.list.forget()
-	case r.isSweep || !f.isEmpty: // each poll of an empty list goes as far as a sweep
+	case r.isSweep: // other polls may go as far as a sweep
 		f.steps.succeeded(causeMissing)
 	}
 	leavesNewer := r.hasDropped() && len(newItems) > 0 // the next poll finds them
@@ -61,7 +61,9 @@ func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnow
 		return false // the list is empty, or the service is at fault: the ids are kept
 	}
 	entries := r.notNew(newItems)
-	f.position.settle(r.growth(len(newItems)), r.isSweep)
+	if r.showsLength() {
+		f.position.settle(r.growth(len(newItems)), r.isSweep)
+	}
 	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
 	hasNewlyKnown = f.position.keep(entries, f.maxKnown())
 	f.position.Whole = hasAll && len(entries)+len(newItems) == len(r.items)

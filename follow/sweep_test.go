@@ -169,6 +169,42 @@ func TestLateRecordsHideNoMissingOne(t *testing.T) {
 	})
 }
 
+// A page may have more records than a sweep needs.
+func TestRecordThatIsTooFarIsReportedOnce(t *testing.T) {
+	for _, tt := range []struct {
+		pageSize, window, place int
+	}{{100, 20, 50}, {50, 20, 45}, {30, 200, 410}, {17, 200, 403}} {
+		inBubble(t, fmt.Sprintf("pages of %d", tt.pageSize), func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			r, db := start(t, s.pager(tt.pageSize), follow.Options{Window: tt.window})
+			wait(time.Minute)
+			s.prepend(numbers(1001, 1600)...)
+			wait(time.Minute)
+			s.insertAt(tt.place, 9000)
+			wait(24 * time.Hour)
+			assert.Equal(t, numbers(1001, 1600), db.stored())
+			assert.Len(t, r.missing(), 1)
+			assert.NoError(t, r.Status().Check(limit))
+		})
+	}
+}
+
+func TestResponsesWithoutATotalForAWhileReportNoMissingRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := startOn(t, s)
+		s.setEdit(func(_ int, p *page) { p.Total, p.Pages = 0, 0 })
+		for n := int64(1001); n <= 1040; n++ {
+			wait(time.Minute)
+			s.prepend(n)
+		}
+		s.setEdit(nil)
+		wait(time.Hour)
+		assert.Equal(t, numbers(1001, 1040), db.stored())
+		assert.Empty(t, r.missing())
+	})
+}
+
 func TestLateRecordThatAppearsDuringASweepIsNotReportedAsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(200, 1)}
