@@ -33,8 +33,8 @@ func (r *reading[T]) needOfNextPage() need {
 	return notNeeded
 }
 
-// isAboveKnown reports whether the latest records are new if a known one stands below them. If none is known, each record
-// is new.
+// isAboveKnown reports whether the latest records are new if a known one stands below them. If the position has none,
+// each record is new.
 func (r *reading[T]) isAboveKnown() bool {
 	isAnotherLeft := r.knownCount < min(r.window, len(r.position.known))
 	return r.knownCount == 0 || isAnotherLeft && r.unknown > 0

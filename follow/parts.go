@@ -78,8 +78,8 @@ func (s *split[T]) read(ctx context.Context) error {
 	return nil
 }
 
-// probe returns an error if the service is at fault: then it cannot read a record that could be read before. At first, it
-// can read neither the first record nor another one, at random, since both may be bad.
+// probe returns an error if the service is at fault: a record fails that could be read before. If none was, two are
+// requested, the first one and another one at random, since one of them may be bad.
 func (s *split[T]) probe(ctx context.Context) error {
 	if s.hasGood {
 		_, err := s.request(ctx, s.good, 1)
