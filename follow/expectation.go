@@ -6,8 +6,9 @@ package follow
 // gets the total 1005, since three others have appeared where no poll sees them: growth is 3. The next sweep reports
 // them, and makes Total 1005.
 //
-// A response may have the total of a minute before, since it is cached, or of a server that is behind. So a sweep adds
-// the greatest growth since the sweep before it, and not the growth by its own total.
+// A response may have the total of a minute before, since it is cached, or comes from a server that is behind. So at a
+// sweep, Total grows by the greatest growth that was noticed since the sweep before, and not by the one that the sweep
+// itself shows.
 type expectation struct {
 	// Total is the number of records that the list should have, or 0 if the service reports no total.
 	Total  int64 `json:"total,omitempty"`
@@ -23,8 +24,8 @@ func (e *expectation) explain(late int) { e.growth -= min(int64(late), max(0, e.
 // notice takes the growth by the total of a poll.
 func (e *expectation) notice(growth int64) { e.growth = max(e.growth, growth) }
 
-// settle changes Total at the end of a sweep, whose own total shows a growth. Only a sweep that is due makes Total
-// smaller.
+// settle changes Total at the end of a sweep. The argument is the growth that the sweep shows. Only a sweep that is due
+// makes Total smaller.
 func (e *expectation) settle(growth int64, isDue bool) {
 	if isDue || e.growth > 0 {
 		e.Total += e.growth

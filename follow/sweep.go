@@ -13,7 +13,8 @@ type schedule struct {
 
 func (s *schedule) isDue(now time.Time) bool { return !now.Before(s.next) }
 
-// soon makes a sweep due after a wait, unless that is later than it was or, if it is overdue, later than the interval.
+// soon makes the next sweep due after a wait, at most the interval, if that is sooner than before. A sweep that is due
+// now waits, too: it has just failed.
 func (s *schedule) soon(wait time.Duration) {
 	now := time.Now()
 	soon := now.Add(min(wait, s.interval))
