@@ -424,6 +424,22 @@ func TestListThatIsEmptyForAWhileIsFollowedOn(t *testing.T) {
 	})
 }
 
+// The new records have no times, so that only the empty list shows that they are new.
+func TestRecordsAfterAnEmptiedListAreNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1), created: func(int64) msgpush.DateTime { return "" }}
+		r, db := startOn(t, s)
+		s.change(func([]int64) []int64 { return nil })
+		wait(time.Hour)
+		s.prepend(1006, 1007)
+		wait(time.Hour)
+		s.prepend(1008)
+		wait(time.Minute)
+		assert.Equal(t, []int64{1006, 1007, 1008}, db.stored())
+		assert.Len(t, r.missing(), 1, "the list is empty")
+	})
+}
+
 // Before each page of a backlog, the newest record is deleted, so that one moves to the page before.
 func TestDeletionBeforeEachPageOfABacklogLosesNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

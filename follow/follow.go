@@ -42,6 +42,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
@@ -67,7 +68,7 @@ type Follower[T any] struct {
 
 // New returns a follower of a list, such as that of [msgpush.Client.ForwardLogPager]. It uses the PageSize of
 // the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
-// or a number that is negative or too large.
+// a Name that is not UTF-8, or a number that is negative or too large.
 //
 // A follower finds out at which end of the list the newest record stands, by the creation times or by the ids. If these
 // show no order, or if responses report neither a total nor a number of pages, it must stand at the start.
@@ -77,6 +78,8 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 		return nil, errorf("the function Fetch of the pager is nil")
 	case pager.ID == nil:
 		return nil, errorf("the function ID of the pager is nil")
+	case !utf8.ValidString(pager.Name): // the position is JSON
+		return nil, errorf("the Name of the pager is not UTF-8: %q", pager.Name)
 	case pager.PageSize < 0:
 		return nil, errorf("PageSize of the pager is negative: %d", pager.PageSize)
 	case pager.PageSize > maxPageSize:

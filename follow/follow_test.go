@@ -19,6 +19,8 @@ import (
 
 func TestNew(t *testing.T) {
 	pager, endless := (&service{}).pager(0), (&service{}).pager(math.MaxInt)
+	malformed := pager
+	malformed.Name = "list \xff"
 	tests := map[string]struct {
 		pager   msgpush.Pager[int64]
 		options follow.Options
@@ -26,6 +28,7 @@ func TestNew(t *testing.T) {
 	}{
 		"no Fetch":               {msgpush.Pager[int64]{ID: pager.ID}, follow.Options{}, "Fetch of the pager is nil"},
 		"no ID":                  {msgpush.Pager[int64]{Fetch: pager.Fetch}, follow.Options{}, "ID of the pager is nil"},
+		"malformed Name":         {malformed, follow.Options{}, `Name of the pager is not UTF-8: "list \xff"`},
 		"endless PageSize":       {endless, follow.Options{}, "PageSize of the pager is greater than 1000000"},
 		"negative PollInterval":  {pager, follow.Options{PollInterval: -1}, "PollInterval is negative: -1ns"},
 		"PollInterval of ages":   {pager, follow.Options{PollInterval: math.MaxInt64}, "PollInterval is longer than a year"},

@@ -24,6 +24,8 @@ func (r *reading[T]) isNew(index int) bool {
 	switch {
 	case r.coversList():
 		return true
+	case r.isNoneLeft() && r.wasEmpty:
+		return true
 	case r.isNoneLeft(): // it must have been created after all known ones
 		return r.position.Newest != "" && r.items[index].created > r.position.Newest
 	}
@@ -33,8 +35,8 @@ func (r *reading[T]) isNew(index int) bool {
 // coversList reports whether the latest sweep and this poll read the whole list. If that sweep found it empty,
 // each record is new.
 func (r *reading[T]) coversList() bool {
-	wasEmpty := len(r.position.known) == 0
-	return r.position.Whole && (wasEmpty || r.ending == atEnd)
+	hasNone := len(r.position.known) == 0
+	return r.position.Whole && (hasNone || r.ending == atEnd)
 }
 
 // isNoneLeft reports whether no known record was found in a list that had some.
@@ -44,15 +46,15 @@ func (r *reading[T]) isNoneLeft() bool { return r.knownCount == 0 && len(r.posit
 func (r *reading[T]) growth(found int) int64 { return r.position.growthBy(r.total, found) }
 
 // missing returns an error if no known record is left, if records were missed, or if the total grew by more
-// records than were found as new. wasEmpty is set if the sweep before found an empty list.
-func (r *reading[T]) missing(found int, wasEmpty bool) error {
+// records than were found as new.
+func (r *reading[T]) missing(found int) error {
 	lacks := r.growth(found)
 	missed := r.missed
 	if r.coversList() && r.knownCount >= r.window {
 		missed += r.unknown // at the end of the list
 	}
 	switch {
-	case r.isNoneLeft() && wasEmpty: // it was reported then
+	case r.isNoneLeft() && r.wasEmpty: // it was reported then
 		return nil
 	case r.isNoneLeft() && len(r.items) == 0:
 		return errorf("%w: the list is empty, and had records", ErrMissing)

@@ -72,6 +72,7 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 		maxHeld:  f.maxHeld,
 		total:    p.page.Total,
 		isSweep:  isSweep,
+		wasEmpty: f.isEmpty,
 		ids:      paging.IDSet{},
 	}
 	for {

@@ -24,6 +24,7 @@ type reading[T any] struct {
 	maxHeld  int
 	total    int64 // by the first response; 0: not reported
 	isSweep  bool  // it goes on until it has the depth of a sweep
+	wasEmpty bool  // the list, by the latest sweep
 	ending   ending
 
 	ids   paging.IDSet // of the records that were read

@@ -35,7 +35,7 @@ func (f *Follower[T]) sweepSoon() {
 
 // endSweep reports missing records, and makes the others known that are not new.
 func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
-	err := r.missing(len(newItems), f.isEmpty) // compared with the position before makeKnown
+	err := r.missing(len(newItems)) // compared with the position before makeKnown
 	f.isEmpty = len(r.items) == 0
 	switch {
 	case err != nil:

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS follow_position (list TEXT NOT NULL PRIMARY KEY, posi
 	updatePosition = `UPDATE follow_position SET position = $1 WHERE list = $2 AND position = $3`
 )
 
-// A Position is a row of the table follow_position. To begin anew, delete the row.
+// A Position is a row of the table follow_position. To begin anew, delete the row while no program follows.
 type Position struct {
 	DB *sql.DB
 	// List distinguishes the list and its filter from others. You choose it.
