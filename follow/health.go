@@ -9,9 +9,9 @@ import (
 type cause int
 
 const (
-	causeNewestPage cause = iota // each attempt of the newest page may fail or succeed
-	causeOtherPage               // an attempt of another page failed; only a complete sweep succeeds
-	causeMissing                 // records are missing by a sweep; a sweep without missing records succeeds
+	causeNewestPage cause = iota // fails and succeeds with each attempt of the newest page
+	causeOtherPage               // fails with an attempt of another page, and succeeds with a complete sweep
+	causeMissing                 // fails with a sweep that lacks records, and succeeds with one that lacks none
 	causeLoad
 	causeStore
 	numCauses

@@ -78,8 +78,8 @@ func (s *split[T]) read(ctx context.Context) error {
 	return nil
 }
 
-// probe returns an error if the service is at fault: a record fails that could be read before. If none was, two are
-// requested, the first one and another one at random, since one of them may be bad.
+// probe returns an error if the service is at fault. It requests a record that could be read before. At first, there is
+// none, and one of two records must succeed: the first one, or another one at random.
 func (s *split[T]) probe(ctx context.Context) error {
 	if s.hasGood {
 		_, err := s.request(ctx, s.good, 1)
