@@ -9,9 +9,9 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// poll makes a poll, and stores the new records. Its error was reported, unless ctx has ended or the stored position has
-// changed. In these two cases, the position of the follower may be ahead of the stored one, and is not used any more:
-// Run returns, or loads the stored one.
+// poll makes a poll, and stores the new records. Its error was reported, unless ctx has ended or the stored position
+// has changed. In these two cases, the position of the follower may be ahead of the stored one, and is not used any
+// more: Run returns, or loads the stored one.
 func (f *Follower[T]) poll(ctx context.Context) error {
 	if !f.position.started {
 		return f.firstStart(ctx)
