@@ -411,3 +411,40 @@ func TestErrorOfAPageThatIsNotTheLastOneIsReturned(t *testing.T) {
 		assert.EqualError(t, err, "msgpush: page 3: HTTP 404")
 	}
 }
+
+// The last record is deleted before its page is requested.
+func TestListThatLosesItsLastPageIsComplete(t *testing.T) {
+	list, requests := []int64{1, 2, 3, 4, 5}, 0
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		requests++
+		if requests == 3 {
+			list = []int64{1, 2, 3, 4}
+		}
+		return pageOf(list, number, size)
+	})
+	assert.NoError(t, err)
+	assert.Equal(t, numbers(1, 4), delivered)
+}
+
+// The page is requested once more after an error that may mean that it does not exist.
+func TestAnotherErrorOfTheLastPageIsReturned(t *testing.T) {
+	errDown, requests := errors.New("HTTP 503"), 0
+	it := New(Source[int64, int64]{
+		Fetch: func(_ context.Context, number, size int) (*response, error) {
+			requests++
+			switch requests {
+			case 2:
+				return nil, errNoPage
+			case 3:
+				return nil, errDown
+			}
+			return pageOf(numbers(1, 3), number, size)
+		},
+		ID:           func(id int64) int64 { return id },
+		IsNoSuchPage: func(err error) bool { return errors.Is(err, errNoPage) },
+	}, 2, 0)
+	_, err := it.Next(t.Context())
+	require.NoError(t, err)
+	_, err = it.Next(t.Context())
+	assert.EqualError(t, err, "msgpush: page 2: HTTP 503")
+}
