@@ -19,7 +19,7 @@ type Batch[T any] struct {
 	Records []T
 	// Omitted holds new records that cannot be decoded, or whose id is 0. A program may send an alert for their
 	// JSON. Their order relative to Records is not known. A record without an integer as its id, or with the id 0,
-	// gets a negative ID, which is computed from the text of its id, or from its JSON. If the id is 0, the JSON has
+	// gets a negative ID, which is computed from its id or, without one, from its JSON. If the id is 0, the JSON has
 	// only the members of T.
 	Omitted []msgpush.OmittedRecord
 	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.

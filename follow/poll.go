@@ -90,8 +90,8 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
-		isAboveKnown := next == required && r.knownCount == 0
-		if err != nil && isAboveKnown {
+		needsKnown := next == required && r.knownCount == 0 // otherwise, which records are new is not known
+		if err != nil && needsKnown {
 			return nil, err
 		}
 		isCut := err != nil || r.knownCount > 0 && p.mayHaveInserted(r.total)

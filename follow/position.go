@@ -105,6 +105,9 @@ func (p *position) keep(entries []entry, number int) (hasNewlyKnown bool) {
 
 // trim keeps the ids that were seen last, up to a number, and forgets the others.
 func (p *position) trim(number int) {
+	if len(p.seen) <= number { // as usual after a batch
+		return
+	}
 	ids := p.ids()
 	forgotten := max(0, len(ids)-number)
 	p.seen, p.known = nil, map[int64]int{}
