@@ -68,9 +68,8 @@ func (r *reading[T]) missing(found int) error {
 	return nil
 }
 
-// notNew returns the newest records that become known without being delivered, at most 2 × Window. If the reading was
-// cut, it leaves out the unknown ones: a known record may stand on the page that failed, so that they are new. If
-// records were dropped, it returns those.
+// notNew returns the newest records that become known without being delivered, at most 2 × Window. If records were
+// dropped, it returns those.
 func (r *reading[T]) notNew(newItems []item[T]) []entry {
 	if r.hasDropped() {
 		return r.newestDropped
@@ -79,11 +78,9 @@ func (r *reading[T]) notNew(newItems []item[T]) []entry {
 	for _, it := range newItems {
 		isNew[it.id] = true
 	}
-	lacksPage := r.ending == cut && r.knownCount > 0
 	var items []item[T]
 	for _, it := range r.items {
-		mayBeNew := isNew[it.id] || lacksPage && !it.isKnown
-		if !mayBeNew && len(items) < 2*r.window {
+		if !isNew[it.id] && len(items) < 2*r.window {
 			items = append(items, it)
 		}
 	}

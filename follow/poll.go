@@ -32,9 +32,6 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 	switch {
 	case r.ending == cut:
 		f.sweepSoon()
-		if !r.hasDropped() { // otherwise, the records that stand above the new ones are new, too
-			f.position.keep(r.notNew(newItems), f.maxKnown())
-		}
 	case r.endsSweep():
 		if err := f.endSweep(ctx, r, newItems); err != nil {
 			return err
