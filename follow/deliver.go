@@ -28,20 +28,15 @@ type Batch[T any] struct {
 	Previous string
 }
 
-// deliver stores new records, which it gets with the newest one first. It returns errors as storeBatch does.
-func (f *Follower[T]) deliver(ctx context.Context, newest, late []item[T]) error {
-	if err := f.deliverInBatches(ctx, late, func() {}); err != nil {
-		return err
+// deliver stores the new records. Without any, it stores the position if that has changed. It returns errors as
+// storeBatch does.
+func (f *Follower[T]) deliver(ctx context.Context, r *reading[T], res result[T], hasChanged bool) error {
+	if len(res.newItems) == 0 && hasChanged {
+		return f.storeBatch(ctx, Batch[T]{})
 	}
-	// Only after the newest ones, ids may be forgotten: those above late ones are still needed.
-	forget := func() { f.position.trim(max(maxBurst, f.maxKnown())) }
-	return f.deliverInBatches(ctx, newest, forget)
-}
-
-func (f *Follower[T]) deliverInBatches(ctx context.Context, items []item[T], forget func()) error {
-	hasTotal := f.position.Total > 0 || len(f.position.known) == 0
-	slices.Reverse(items)
-	for chunk := range slices.Chunk(items, batchSize) {
+	hasTotal := f.position.Total > 0 || len(f.position.known) == 0 && r.total > 0
+	delivered := 0
+	for chunk := range slices.Chunk(res.newItems, batchSize) {
 		var batch Batch[T]
 		for _, it := range chunk {
 			f.position.add(it.entry)
@@ -51,10 +46,13 @@ func (f *Follower[T]) deliverInBatches(ctx context.Context, items []item[T], for
 				batch.Records = append(batch.Records, it.record)
 			}
 		}
-		if hasTotal { // otherwise, the service reports none
+		if hasTotal {
 			f.position.Total += int64(len(chunk))
 		}
-		forget()
+		delivered += len(chunk)
+		if delivered > res.late { // before, the known ids above late records are needed
+			f.position.trim(max(maxBurst, f.maxKnown()))
+		}
 		if err := f.storeBatch(ctx, batch); err != nil {
 			return err
 		}

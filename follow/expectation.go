@@ -12,22 +12,14 @@ package follow
 type expectation struct {
 	// Total is the number of records that the list should have, or 0 if the service reports no total.
 	Total  int64 `json:"total,omitempty"`
-	growth int64 // the greatest one since the latest sweep that was due
+	growth int64 // the greatest one since the latest sweep
 }
 
-// growthBy returns by how many records the list has grown, without the new ones that were found.
-func (e *expectation) growthBy(total int64, found int) int64 { return total - e.Total - int64(found) }
-
-// explain takes the number of late records: the list had grown by them before.
-func (e *expectation) explain(late int) { e.growth -= min(int64(late), max(0, e.growth)) }
-
-// notice takes the growth by the total of a poll.
-func (e *expectation) notice(growth int64) { e.growth = max(e.growth, growth) }
-
-// settle changes Total at the end of a sweep. The argument is the growth that the sweep shows. Only a sweep that is due
-// makes Total smaller.
-func (e *expectation) settle(growth int64, isDue bool) {
-	if isDue || e.growth > 0 {
+// notice takes the growth that a poll shows. If the poll has found late records, the list had grown by them before.
+func (e *expectation) notice(growth int64, late int, isSweep bool) {
+	unexplained := e.growth - min(int64(late), max(0, e.growth))
+	e.growth = max(unexplained, growth)
+	if isSweep {
 		e.Total += e.growth
 		e.growth = growth - e.growth
 	}

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"example.com/msgpush/internal/errs"
@@ -17,30 +16,27 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return f.firstStart(ctx)
 	}
 	begun := time.Now()
-	isSweep := f.sweeps.isDue(begun)
-	r, err := f.read(ctx, f.list, isSweep)
+	r, err := f.read(ctx, f.list, f.sweeps.isDue(begun))
 	if err != nil {
 		f.sweepSoon()
 		return err
 	}
-	newest, late := r.newItems()
-	newItems := slices.Concat(newest, late)
-	f.position.explain(len(late))
-	if r.showsLength() {
-		f.position.notice(r.growth(len(newItems)))
+	res := r.result()
+	isSweep := r.isSweep && r.ending != cut
+	if res.hasGrowth {
+		f.position.notice(res.growth, res.late, isSweep)
 	}
+	hasNewlyKnown := false
 	switch {
 	case r.ending == cut:
 		f.sweepSoon()
 	case r.endsSweep():
-		if err := f.endSweep(ctx, r, newItems); err != nil {
-			return err
-		}
+		hasNewlyKnown = f.endSweep(r, res)
 	}
-	if err := f.deliver(ctx, newest, late); err != nil {
+	if err := f.deliver(ctx, r, res, hasNewlyKnown); err != nil {
 		return err // if another process has stored a batch, the sweep is made again
 	}
-	if isSweep && r.ending != cut {
+	if isSweep {
 		f.sweeps.next = begun.Add(f.sweeps.interval)
 	}
 	return nil

@@ -93,12 +93,6 @@ func (r *reading[T]) hasDropped() bool { return len(r.newestDropped) > 0 }
 // count.
 func (r *reading[T]) hasDepth() bool { return r.knownCount+r.missed+r.unknown >= 2*r.window }
 
-// showsLength reports whether the total may show that records are missing.
-func (r *reading[T]) showsLength() bool {
-	hasTotal := r.total > 0 || len(r.items) == 0
-	return hasTotal && !r.hasDropped()
-}
-
 // endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If
 // none is known, it has read all that it will find.
 func (r *reading[T]) endsSweep() bool { return r.isSweep || r.knownCount == 0 || r.hasDepth() }

@@ -47,8 +47,8 @@ func (f *Follower[T]) readExisting(ctx context.Context, n int) (hasNewlyKnown bo
 		f.steps.succeeded(causeOtherPage)
 		f.sweeps.next = time.Now().Add(f.sweeps.interval)
 	}
-	f.position.notice(r.growth(0))
-	return f.makeKnown(r, nil), nil
+	f.position.Total = max(f.position.Total, r.total)
+	return f.makeKnown(r.result()), nil
 }
 
 // withOtherSize returns the list with pages that are shorter by a number of records, unless the service rejects them.

@@ -1,9 +1,6 @@
 package follow
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // A schedule says when the next sweep is due.
 type schedule struct {
@@ -33,40 +30,31 @@ func (f *Follower[T]) sweepSoon() {
 	f.sweeps.soon(wait)
 }
 
-// endSweep reports missing records, and makes the others known that are not new.
-func (f *Follower[T]) endSweep(ctx context.Context, r *reading[T], newItems []item[T]) error {
-	err := r.missing(len(newItems)) // compared with the position before makeKnown
-	f.isEmpty = len(r.items) == 0
+// endSweep reports missing records, and makes the others known that are not new. It reports whether one of these was
+// unknown.
+func (f *Follower[T]) endSweep(r *reading[T], res result[T]) (hasNewlyKnown bool) {
 	switch {
-	case err != nil:
-		f.steps.failed(causeMissing, err)
+	case res.missing != nil:
+		f.steps.failed(causeMissing, res.missing)
 		f.list.forget()
 	case r.isSweep: // other polls may go as far as a sweep
 		f.steps.succeeded(causeMissing)
 	}
-	leavesNewer := r.hasDropped() && len(newItems) > 0 // the next poll finds them
+	f.isEmpty = len(r.items) == 0
+	leavesNewer := r.hasDropped() && len(res.newItems) > 0 // the next poll finds them
 	if leavesNewer {
-		return nil
+		return false
 	}
 	f.steps.succeeded(causeOtherPage)
-	hasNewlyKnown := f.makeKnown(r, newItems)
-	if !hasNewlyKnown || len(newItems) > 0 { // deliver stores the position with the records
-		return nil
+	if f.isEmpty { // or the service is at fault: the ids are kept
+		return false
 	}
-	return f.storeBatch(ctx, Batch[T]{})
+	return f.makeKnown(res)
 }
 
 // makeKnown makes the records known that are not new, and reports whether one was unknown.
-func (f *Follower[T]) makeKnown(r *reading[T], newItems []item[T]) (hasNewlyKnown bool) {
-	if len(r.items) == 0 && f.position.started {
-		return false // the list is empty, or the service is at fault: the ids are kept
-	}
-	entries := r.notNew(newItems)
-	if r.showsLength() {
-		f.position.settle(r.growth(len(newItems)), r.isSweep)
-	}
-	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
-	hasNewlyKnown = f.position.keep(entries, f.maxKnown())
-	f.position.Whole = hasAll && len(entries)+len(newItems) == len(r.items)
+func (f *Follower[T]) makeKnown(res result[T]) (hasNewlyKnown bool) {
+	hasNewlyKnown = f.position.keep(res.notNew, f.maxKnown())
+	f.position.Whole = res.isWhole
 	return hasNewlyKnown
 }

@@ -1,6 +1,34 @@
 package follow
 
-// This file decides which records of a reading are new, and which are missing.
+import "slices"
+
+// A result is what a reading means for the position. It is computed before the position changes.
+type result[T any] struct {
+	newItems  []item[T] // the new records, the oldest one first; late ones, below a known one, come before the others
+	late      int       // how many of them are late
+	notNew    []entry   // records that become known without being delivered, the newest one first
+	isWhole   bool      // then each record of the list is known
+	hasGrowth bool      // the total shows whether records are missing
+	growth    int64     // by how many records the list has grown, without the new ones
+	missing   error
+}
+
+func (r *reading[T]) result() result[T] {
+	newest, late := r.newItems()
+	newItems := slices.Concat(newest, late)
+	slices.Reverse(newItems)
+	res := result[T]{
+		newItems:  newItems,
+		late:      len(late),
+		notNew:    r.notNew(newItems),
+		hasGrowth: r.total > 0 && !r.hasDropped(),
+		growth:    r.total - r.position.Total - int64(len(newItems)),
+	}
+	res.missing = r.missing(res)
+	hasAll := r.ending == atEnd && int64(len(r.items)) >= r.total
+	res.isWhole = hasAll && len(res.notNew)+len(newItems) == len(r.items)
+	return res
+}
 
 // newItems returns the new records, the newest one first. Late ones stand below a known one.
 func (r *reading[T]) newItems() (newest, late []item[T]) {
@@ -22,6 +50,8 @@ func (r *reading[T]) newItems() (newest, late []item[T]) {
 // isNew reports whether an unknown record is new. Fewer than Window known ones stand above it.
 func (r *reading[T]) isNew(index int) bool {
 	switch {
+	case !r.position.started:
+		return false
 	case r.coversList():
 		return true
 	case r.isNoneLeft() && r.wasEmpty:
@@ -42,13 +72,10 @@ func (r *reading[T]) coversList() bool {
 // isNoneLeft reports whether no known record was found in a list that had some.
 func (r *reading[T]) isNoneLeft() bool { return r.knownCount == 0 && len(r.position.known) > 0 }
 
-// growth returns by how many records the list has grown, without the new ones that were found.
-func (r *reading[T]) growth(found int) int64 { return r.position.growthBy(r.total, found) }
-
-// missing returns an error if no known record is left, if records were missed, or if the total grew by more
-// records than were found as new.
-func (r *reading[T]) missing(found int) error {
-	lacks := r.growth(found)
+// missing returns an error if no known record is left, if records were missed or, in a sweep that was due, if the list
+// grew by more records than were found as new.
+func (r *reading[T]) missing(res result[T]) error {
+	lacks := r.isSweep && res.hasGrowth && r.position.Total > 0 && res.growth > 0
 	missed := r.missed
 	if r.coversList() && r.knownCount >= r.window {
 		missed += r.unknown // at the end of the list
@@ -59,11 +86,11 @@ func (r *reading[T]) missing(found int) error {
 	case r.isNoneLeft() && len(r.items) == 0:
 		return errorf("%w: the list is empty, and had records", ErrMissing)
 	case r.isNoneLeft():
-		return errorf("%w: no known record is left; new ones: %d", ErrMissing, found)
+		return errorf("%w: no known record is left; new ones: %d", ErrMissing, len(res.newItems))
 	case missed > 0:
 		return errorf("%w: %d were first seen below %d known ones or more: see Window", ErrMissing, missed, r.window)
-	case r.position.Total > 0 && lacks > 0 && r.showsLength():
-		return errorf("%w: the list grew by %d more than were found", ErrMissing, lacks)
+	case lacks:
+		return errorf("%w: the list grew by %d more than were found", ErrMissing, res.growth)
 	}
 	return nil
 }
