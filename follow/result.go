@@ -2,7 +2,8 @@ package follow
 
 import "slices"
 
-// A result is what a reading means for the position. It is computed before the position changes.
+// A result says which records of a reading are new, become known or are missing. It is computed before the position
+// changes.
 type result[T any] struct {
 	newItems  []item[T] // the new records, the oldest one first; late ones, below a known one, come before the others
 	late      int       // how many of them are late
