@@ -850,3 +850,27 @@ func TestRetryAfterMakesNoRecordUnreadable(t *testing.T) {
 		assert.Equal(t, slices.DeleteFunc(numbers(1001, 1010), func(n int64) bool { return n == 1005 }), db.stored())
 	})
 }
+
+// The outage begins with the first record that is requested to see whether only the other one is bad.
+func TestOutageWhileARecordIsReadAloneMakesNoOtherOneUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		_, db := start(t, s.pager(20), follow.Options{Window: 20})
+		wait(time.Minute)
+		isBad := s.failsWith(1045)
+		var begin time.Time
+		s.setFail(func(number int) error {
+			if s.size == 5 && number == 11 && begin.IsZero() {
+				begin = time.Now()
+			}
+			if !begin.IsZero() && time.Since(begin) < 30*time.Second {
+				return &msgpush.APIError{HTTPStatus: 503, Retryable: true}
+			}
+			return isBad(number)
+		})
+		s.prepend(numbers(1001, 1100)...)
+		wait(time.Hour)
+		assert.False(t, begin.IsZero())
+		assert.Equal(t, slices.Concat(numbers(1001, 1044), numbers(1046, 1100)), db.stored())
+	})
+}

@@ -18,7 +18,8 @@ package paging
 //   - Next page. The next page is the first one that is not completely covered. If the total falls by d, the
 //     last d covered offsets are no longer covered, so the iteration steps back.
 //   - End. A pass ends if the total and the number of pages promise no further page, and the latest page is
-//     not full or has no new record. Without these numbers, it ends at a page without a new record.
+//     not full or has no new record. Without these numbers, it ends at a page without a new record, unless
+//     all of its records are left out without an id.
 //   - No such page. If the service responds twice that the last page does not exist, or one behind it, the
 //     page counts as empty. The last page may have vanished, so records may have moved.
 //   - Missing. Records are missing if fewer came than the list had at the beginning of the pass. Then a
@@ -255,7 +256,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 	}
 	promised := max(p.pages, pagesFor(cur.total, cur.size))
 	if promised == unknown {
-		return p.newRecords == 0
+		return p.newRecords == 0 && !p.hasOnlyUnknown()
 	}
 	// The promised end may be wrong: some services report the records of one page, or a capped total. If a page of
 	// records was inserted, the page has no new record, but its own number.
@@ -308,7 +309,7 @@ func (cur *cursor) endPass() int64 {
 	if mayBeOther {
 		cur.total = unknown
 	}
-	*cur = cursor{
+	*cur = cursor{ // page 1 shows the other numbers again
 		requested:  (min(cur.requested, cur.size) + 1) / 2,
 		hasIDs:     true,
 		isSecond:   true,

@@ -65,8 +65,11 @@ func (it *Iteration[T, O]) missingErr(inconsistentList error) error {
 	err := fmt.Errorf("%w: %d of %d records came", inconsistentList, came, came+missing)
 	if missing == 0 {
 		reason := "the total changed too often"
-		if it.cursor.lacksPage {
+		switch {
+		case it.cursor.lacksPage:
 			reason = "a page does not exist that the total promises"
+		case !it.cursor.hasTotal:
+			reason = "too many pages had no new record"
 		}
 		err = fmt.Errorf("%w: %d records came, but others may be missing, since %s", inconsistentList, came, reason)
 	} else if !it.cursor.hasTotal {

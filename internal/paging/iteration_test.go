@@ -124,6 +124,57 @@ func TestPagesOfRecordsWithoutIDDoNotEndTheList(t *testing.T) {
 	assert.EqualError(t, err, "msgpush: page 2: a record cannot be decoded")
 }
 
+// Without numbers, too, a page of such records is not the end, unless the service repeats it without end.
+func TestPageOfRecordsWithoutIDDoesNotEndAListWithoutNumbers(t *testing.T) {
+	for name, id := range map[string]func(int64) int64{"ids": func(id int64) int64 { return id }, "no ids": nil} {
+		t.Run(name, func(t *testing.T) {
+			it := New(Source[int64, int64]{
+				Fetch: func(_ context.Context, number, _ int) (*response, error) {
+					switch number {
+					case 2:
+						return &response{Omitted: []int64{0, 0}}, errBad
+					case 1, 3:
+						return &response{List: []int64{int64(number), int64(number + 1)}}, nil
+					}
+					return &response{List: []int64{}}, nil
+				},
+				ID:        id,
+				OmittedID: func(id int64) int64 { return id },
+			}, 2, 0)
+			var delivered []int64
+			for it.More() {
+				page, err := it.Next(t.Context())
+				require.NoError(t, err)
+				delivered = append(delivered, page.List...)
+			}
+			assert.Equal(t, numbers(1, 4), delivered)
+			assert.EqualError(t, it.Err(errInconsistent), "msgpush: page 2: a record cannot be decoded")
+		})
+	}
+}
+
+func TestIterationOverAPageThatComesAgainAndAgainEnds(t *testing.T) {
+	for name, id := range map[string]int64{"without an id": 0, "with an id": 7} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			it := New(Source[int64, int64]{
+				Fetch: func(context.Context, int, int) (*response, error) {
+					requests++
+					require.Less(t, requests, 1000, "iteration does not end")
+					return &response{Omitted: []int64{id}}, errBad
+				},
+				OmittedID: func(id int64) int64 { return id },
+			}, 2, 0)
+			for it.More() {
+				_, err := it.Next(t.Context())
+				require.NoError(t, err)
+			}
+			assert.LessOrEqual(t, requests, 200)
+			assert.ErrorContains(t, it.Err(errInconsistent), "others may be missing, since too many pages had no new record")
+		})
+	}
+}
+
 // Record 3 ties with record 2, and is on no page. Meanwhile, record 5 is inserted at the tail.
 func TestTwoEmptyPagesInARowDoNotEndTheList(t *testing.T) {
 	var pages [][]int64
