@@ -11,6 +11,7 @@ import (
 
 	"example.com/msgpush/internal/errs"
 	"example.com/msgpush/internal/httpspec"
+	"example.com/msgpush/internal/paging"
 	"example.com/msgpush/internal/redact"
 )
 
@@ -75,6 +76,13 @@ func (e *APIError) Error() string {
 		details = append(details, fmt.Sprintf("retry after %v", e.RetryAfter))
 	}
 	return errorText(e.Operation, e.summary(), details, e.Attempts, e.Remarks)
+}
+
+// Is reports whether the response may mean that a page does not exist. The argument is an internal error, by which this
+// package and package follow recognize the end of a list.
+func (e *APIError) Is(target error) bool {
+	mayMeanThat := paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code) && !e.KeyRejected && !e.Retryable
+	return target == paging.ErrNoSuchPage && mayMeanThat
 }
 
 // dataText returns the data if it is a short text.

@@ -151,20 +151,9 @@ func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 		return (*paging.Response[T, OmittedRecord])(page), err
 	}
 	return paging.Source[T, OmittedRecord]{
-		Fetch:        fetch,
-		ID:           p.ID,
-		OmittedID:    func(r OmittedRecord) int64 { return r.ID },
-		IsNoSuchPage: isNoSuchPage,
-		ErrOmitted:   ErrOmitted,
+		Fetch:      fetch,
+		ID:         p.ID,
+		OmittedID:  func(r OmittedRecord) int64 { return r.ID },
+		ErrOmitted: ErrOmitted,
 	}
-}
-
-// isNoSuchPage reports whether an error may mean that a page does not exist. Some services send no list then,
-// or null.
-func isNoSuchPage(err error) bool {
-	if paging.IsWithoutList(err) {
-		return true
-	}
-	e, ok := errors.AsType[*APIError](err)
-	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
 }

@@ -110,14 +110,5 @@ func (l *list[T]) isBehindEnd(number int, mayEnd bool, err error) bool {
 	if l.pages > 0 {
 		return number > l.pages
 	}
-	return number > 1 && mayEnd && isNoSuchPage(err)
-}
-
-// isNoSuchPage reports whether an error may mean that a page does not exist.
-func isNoSuchPage(err error) bool {
-	if paging.IsWithoutList(err) {
-		return true
-	}
-	e, ok := errors.AsType[*msgpush.APIError](err)
-	return ok && paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code, e.KeyRejected || e.Retryable)
+	return number > 1 && mayEnd && errors.Is(err, paging.ErrNoSuchPage)
 }

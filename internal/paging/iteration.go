@@ -113,7 +113,7 @@ func (it *Iteration[T, O]) fetchNext(ctx context.Context) (*Response[T, O], erro
 		page, err = it.request(ctx)
 	}
 	it.lastPageErr = nil
-	if page == nil && it.nextPage > 1 && it.source.IsNoSuchPage(err) {
+	if page == nil && it.nextPage > 1 && errors.Is(err, ErrNoSuchPage) {
 		return it.withoutPage(ctx, err)
 	}
 	return page, err
@@ -131,7 +131,7 @@ func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*
 		return nil, noSuchPage
 	}
 	page, err := it.request(ctx) // the service may have failed for a moment
-	if page != nil || !it.source.IsNoSuchPage(err) {
+	if page != nil || !errors.Is(err, ErrNoSuchPage) {
 		return page, err
 	}
 	it.cursor.noSuchPage(it.nextPage)

@@ -7,12 +7,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"example.com/msgpush/internal/errs"
 )
 
 var (
 	errInconsistent = errors.New("msgpush: inconsistent list")
 	errBad          = errors.New("a record cannot be decoded")
-	errNoPage       = errors.New("HTTP 404")
+	errNoPage       = errs.Hide("HTTP 404", ErrNoSuchPage, nil)
 )
 
 type response = Response[int64, int64]
@@ -22,10 +24,9 @@ func iterate(t *testing.T, fetch func(number, size int) (*response, error)) ([]i
 	t.Helper()
 	identity := func(id int64) int64 { return id }
 	it := New(Source[int64, int64]{
-		Fetch:        func(_ context.Context, number, size int) (*response, error) { return fetch(number, size) },
-		ID:           identity,
-		OmittedID:    identity,
-		IsNoSuchPage: func(err error) bool { return errors.Is(err, errNoPage) },
+		Fetch:     func(_ context.Context, number, size int) (*response, error) { return fetch(number, size) },
+		ID:        identity,
+		OmittedID: identity,
 	}, 2, 0)
 	var delivered []int64
 	for it.More() {
@@ -451,8 +452,7 @@ func TestErrorOfAPageThatIsNotTheLastOneIsReturned(t *testing.T) {
 				page.Total = total
 				return page, err
 			},
-			ID:           func(id int64) int64 { return id },
-			IsNoSuchPage: func(error) bool { return true },
+			ID: func(id int64) int64 { return id },
 		}, 2, 0)
 		for range 2 {
 			_, err := it.Next(t.Context())
@@ -491,8 +491,7 @@ func TestAnotherErrorOfTheLastPageIsReturned(t *testing.T) {
 			}
 			return pageOf(numbers(1, 3), number, size)
 		},
-		ID:           func(id int64) int64 { return id },
-		IsNoSuchPage: func(err error) bool { return errors.Is(err, errNoPage) },
+		ID: func(id int64) int64 { return id },
 	}, 2, 0)
 	_, err := it.Next(t.Context())
 	require.NoError(t, err)

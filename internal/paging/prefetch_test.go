@@ -25,9 +25,8 @@ func TestPrefetchedPageThatIsOlderThanTheOneBeforeIsRequestedAgain(t *testing.T)
 		return pageOf(list, number, size)
 	}
 	it := New(Source[int64, int64]{
-		Fetch:        fetch,
-		ID:           func(id int64) int64 { return id },
-		IsNoSuchPage: func(error) bool { return true },
+		Fetch: fetch,
+		ID:    func(id int64) int64 { return id },
 	}, 2, 3)
 	defer it.Close()
 	var delivered []int64
