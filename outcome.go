@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+
+	"example.com/msgpush/internal/errs"
 )
 
-// Outcome returns the kind of an error of this package as a label for metrics. No response can add a kind.
+// Outcome returns the kind of an error of this module as a label for metrics. No response can add a kind.
 //
 //   - "success": there is no error
 //   - "key_rejected", "rate_limited", "error_code", "http_4xx", "http_5xx", "http_other": an [*APIError] with
@@ -17,14 +19,19 @@ import (
 //   - "canceled", "timeout": a context was canceled, or a timeout or deadline has passed
 //   - "no_response": any other [*RequestError]
 //   - "inconsistent_list": [ErrInconsistentList], of an iteration
-//   - "other": any other error, for example if an argument is invalid; package follow has another Outcome
+//   - "records_missing", "record_unreadable", "store_failed", "replaced", "hangs": ErrMissing, ErrUnreadable, ErrStore,
+//     ErrReplaced and ErrHangs of package follow
+//   - "other": any other error, for example if an argument is invalid
 func Outcome(err error) string {
 	apiErr, isErrorResponse := errors.AsType[*APIError](err)
 	_, isDecodeError := errors.AsType[*DecodeError](err)
 	_, isRequestError := errors.AsType[*RequestError](err)
+	labeled, isLabeled := errors.AsType[*errs.Labeled](err)
 	switch {
 	case err == nil:
 		return "success"
+	case isLabeled:
+		return labeled.Label()
 	case errors.Is(err, ErrInconsistentList):
 		return "inconsistent_list"
 	case errors.Is(err, ErrOmitted):
