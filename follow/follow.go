@@ -117,8 +117,8 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 // records would be delivered twice. Another process has stored a batch, or this batch is stored already, but the
 // response to the commit was lost. Run loads the position, and goes on from there.
 //
-// Run returns an error if it cannot begin, since an argument is nil or Run was called before, or if it cannot read
-// the stored position. A position belongs to one list of one service, and its filter: its list must have the Name
+// Run returns an error if it cannot begin, since an argument is nil or Run was called before, if it cannot read
+// the stored position, or if that was deleted meanwhile. A position belongs to one list of one service, and its filter: its list must have the Name
 // of the pager. Run does not recover from a panic of load or store.
 func (f *Follower[T]) Run(
 	ctx context.Context, load func(context.Context) (string, error), store func(context.Context, Batch[T]) error,
@@ -184,6 +184,9 @@ func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	position, err := parsePosition(text)
 	if err != nil {
 		return errorf("the stored position is not that of a batch: %w", err)
+	}
+	if text == "" && f.stored != "" {
+		return errorf("the stored position was deleted meanwhile: restart the program to begin anew")
 	}
 	if position.started && position.List != f.list.pager.Name {
 		const format = "the stored position belongs to the list %q, and not to %q: delete it to begin anew " +

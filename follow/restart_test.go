@@ -212,6 +212,27 @@ func TestEndOfRunWhileThePositionIsLoadedIsNoError(t *testing.T) {
 	})
 }
 
+// A first start would skip the records that came meanwhile.
+func TestPositionThatIsDeletedMeanwhileEndsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		f, err := follow.New(s.pager(20), follow.Options{OnError: func(err error) { t.Error(err) }})
+		require.NoError(t, err)
+		isDeleted := false
+		load := func(context.Context) (string, error) { return "", nil }
+		store := func(context.Context, batch) error {
+			if isDeleted {
+				return follow.ErrReplaced
+			}
+			isDeleted = true
+			s.prepend(1001)
+			return nil
+		}
+		assert.EqualError(t, f.Run(t.Context(), load, store),
+			"msgpush: following a list: the stored position was deleted meanwhile: restart the program to begin anew")
+	})
+}
+
 // A store that never stores must be noticed.
 func TestCheckFailsIfEachBatchIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
