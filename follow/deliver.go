@@ -30,11 +30,11 @@ type Batch[T any] struct {
 
 // deliver stores the new records. Without any, it stores the position if that has changed. It returns errors as
 // storeBatch does.
-func (f *Follower[T]) deliver(ctx context.Context, r *reading[T], res result[T], hasChanged bool) error {
+func (f *Follower[T]) deliver(ctx context.Context, res result[T], hasChanged bool) error {
 	if len(res.newItems) == 0 && hasChanged {
 		return f.storeBatch(ctx, Batch[T]{})
 	}
-	hasTotal := f.position.Total > 0 || len(f.position.known) == 0 && r.total > 0
+	hasTotal := f.position.Total > 0 || len(f.position.known) == 0 && res.total > 0
 	delivered := 0
 	for chunk := range slices.Chunk(res.newItems, batchSize) {
 		var batch Batch[T]
@@ -69,7 +69,7 @@ func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
 	var replaced error
-	err := f.steps.untilSuccess(ctx, causeStore, math.MaxInt, time.Second, func(int) error {
+	err := f.steps.retry(ctx, causeStore, math.MaxInt, time.Second, func(int) error {
 		f.steps.markStep("store")
 		forStore := batch // store may change its slices
 		forStore.Records, forStore.Omitted = slices.Clone(batch.Records), slices.Clone(batch.Omitted)

@@ -53,7 +53,7 @@ type Follower[T any] struct {
 	list    *list[T]
 	steps   *steps
 	options Options
-	maxHeld int         // records, of a reading
+	maxHeld int         // records, of a scan
 	writer  string      // a random text in each position, so that two followers never store the same one
 	hasRun  atomic.Bool // Run was called
 
@@ -169,7 +169,7 @@ func (f *Follower[T]) Run(
 // loadPosition goes on from the stored position. It returns an error if it cannot read that.
 func (f *Follower[T]) loadPosition(ctx context.Context) error {
 	var text string
-	err := f.steps.untilSuccess(ctx, causeLoad, math.MaxInt, time.Second, func(int) (err error) {
+	err := f.steps.retry(ctx, causeLoad, math.MaxInt, time.Second, func(int) (err error) {
 		f.steps.markStep("load")
 		text, err = f.load(ctx)
 		if err != nil {

@@ -21,7 +21,7 @@ type item[T any] struct {
 	entry
 	record  T
 	omitted *msgpush.OmittedRecord // nil: record is set
-	isKnown bool                   // set by the reading
+	isKnown bool                   // set by the scan
 }
 
 func entries[T any](items []item[T]) (entries []entry) {

@@ -24,11 +24,11 @@ const (
 	firstSweepWait   = time.Minute // before a sweep after a page that failed
 
 	// minPairs is the number of pairs that decide on an order: a few may be in order by chance.
-	minPairs         = 10
-	maxFirstReadings = 4 // of the list, at the first start
-	maxSearches      = 5 // how often the newest page is searched while the list grows or shrinks
-	maxRepeats       = 3 // pages in a row without a record that was not read before
-	maxBacks         = 5 // how often a poll goes back from a page
+	minPairs      = 10
+	maxFirstScans = 4 // of the list, at the first start
+	maxSearches   = 5 // how often the newest page is searched while the list grows or shrinks
+	maxRepeats    = 3 // pages in a row without a record that was not read before
+	maxBacks      = 5 // how often a poll goes back from a page
 
 	maxInterval = 365 * 24 * time.Hour // of polls, so that no sum of waits overflows
 	maxPageSize = 1_000_000

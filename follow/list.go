@@ -15,7 +15,7 @@ type list[T any] struct {
 	steps      *steps
 	pages      int         // how many the list has, by the latest response; 0: not reported
 	longest    int         // records of the longest page that another one follows; 0: unknown
-	lastLength int         // records of the latest page of this reading that did not fail; 0: each one failed
+	lastLength int         // records of the latest page of this scan that did not fail; 0: each one failed
 	unreadable map[int]int // how many records of a page could not be read; 0: it is read as a whole
 }
 

@@ -18,16 +18,16 @@ func (n need) attempts() int {
 }
 
 // needOfNextPage applies the rules of first starts, polls and sweeps.
-func (r *reading[T]) needOfNextPage() need {
-	mayHaveLate := r.hasUnknown && r.knownCount < r.window
+func (s *scan[T]) needOfNextPage() need {
+	mayHaveLate := s.hasUnknown && s.knownCount < s.window
 	switch {
-	case !r.position.started && len(r.items) < 2*r.window:
+	case !s.position.started && len(s.items) < 2*s.window:
 		return optional
-	case !r.position.started:
+	case !s.position.started:
 		return notNeeded
-	case r.isAboveKnown():
+	case s.isAboveKnown():
 		return required
-	case (mayHaveLate || r.isSweep) && !r.hasDepth():
+	case (mayHaveLate || s.isSweep) && !s.hasDepth():
 		return optional
 	}
 	return notNeeded
@@ -35,7 +35,7 @@ func (r *reading[T]) needOfNextPage() need {
 
 // isAboveKnown reports whether the latest records are new if a known one stands below them. If the position has none,
 // each record is new.
-func (r *reading[T]) isAboveKnown() bool {
-	isAnotherLeft := r.knownCount < min(r.window, len(r.position.known))
-	return r.knownCount == 0 || isAnotherLeft && r.unknown > 0
+func (s *scan[T]) isAboveKnown() bool {
+	isAnotherLeft := s.knownCount < min(s.window, len(s.position.known))
+	return s.knownCount == 0 || isAnotherLeft && s.unknown > 0
 }

@@ -45,14 +45,14 @@ func compare(a, b entry) int {
 	return cmp.Compare(a.id, b.id)
 }
 
-// learnOrder finds out the order of a list by a reading, if it is not known. It reports whether the newest record was
+// learnOrder finds out the order of a list by a scan, if it is not known. It reports whether the newest record was
 // searched at the wrong end. Without a number of pages, the other end cannot be found. After the first start, the order
 // is found only if the whole list is known, or was read: otherwise, old records at the other end would seem to be new.
-func (f *Follower[T]) learnOrder(l *list[T], r *reading[T]) (isWrongEnd bool) {
-	isSafe := !f.position.started || f.position.Whole || r.ending == atEnd
+func (f *Follower[T]) learnOrder(l *list[T], s *scan[T]) (isWrongEnd bool) {
+	isSafe := !f.position.started || f.position.Whole || s.ending == atEnd
 	if f.position.Order != unknownOrder || l.pages == 0 || !isSafe {
 		return false
 	}
-	f.position.Order = orderOf(r.items)
+	f.position.Order = orderOf(s.items)
 	return f.position.Order == newestLast
 }

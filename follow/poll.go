@@ -16,102 +16,97 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return f.firstStart(ctx)
 	}
 	begun := time.Now()
-	r, err := f.read(ctx, f.list, f.sweeps.isDue(begun))
-	if err != nil {
+	s, err := f.read(ctx, f.list, f.sweeps.isDue(begun))
+	if err != nil || s.ending == cut {
 		f.sweepSoon()
+	}
+	if err != nil {
 		return err
 	}
-	res := r.result()
-	isSweep := r.isSweep && r.ending != cut
+	res := s.result()
 	if res.hasGrowth {
-		f.position.notice(res.growth, res.late, isSweep)
+		f.position.notice(res.growth, res.late, s.endsDueSweep())
 	}
-	hasNewlyKnown := false
-	switch {
-	case r.ending == cut:
-		f.sweepSoon()
-	case r.endsSweep():
-		hasNewlyKnown = f.endSweep(r, res)
-	}
-	if err := f.deliver(ctx, r, res, hasNewlyKnown); err != nil {
+	hasNewlyKnown := s.endsSweep() && f.endSweep(s, res)
+	if err := f.deliver(ctx, res, hasNewlyKnown); err != nil {
 		return err // if another process has stored a batch, the sweep is made again
 	}
-	if isSweep {
+	if s.endsDueSweep() {
 		f.sweeps.next = begun.Add(f.sweeps.interval)
 	}
 	return nil
 }
 
 // read reads a list from the newest record inward. It returns an error as readInward does.
-func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*reading[T], error) {
-	r, err := f.readInward(ctx, l, isSweep)
-	isWrongEnd := err == nil && f.learnOrder(l, r)
+func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*scan[T], error) {
+	s, err := f.readInward(ctx, l, isSweep)
+	isWrongEnd := err == nil && f.learnOrder(l, s)
 	if isWrongEnd {
 		return f.readInward(ctx, l, isSweep)
 	}
-	return r, err
+	return s, err
 }
 
-// readInward reads pages until the rules end the poll, or a page fails. It returns an error as newestPlace does, or if
+// readInward reads pages until the rules end the poll, or a page fails. It returns an error as newestPage does, or if
 // a page fails above all known records.
-func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) (*reading[T], error) {
-	p, err := f.newestPlace(ctx, l)
+func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) (*scan[T], error) {
+	c, err := f.newestPage(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	r := &reading[T]{
+	s := &scan[T]{
 		position: &f.position,
 		window:   f.options.Window,
 		maxHeld:  f.maxHeld,
-		total:    p.page.Total,
+		total:    c.page.Total,
 		isSweep:  isSweep,
 		wasEmpty: f.isEmpty,
 		ids:      paging.IDSet{},
 	}
 	for {
-		hasUnseen := r.add(p.items())
-		p.countRepeats(hasUnseen)
-		if p.isAtEnd() {
-			r.ending = p.ending()
-			return r, nil
+		hasUnseen := s.add(c.items())
+		c.countRepeats(hasUnseen)
+		if c.isAtEnd() {
+			s.ending = c.ending()
+			return s, nil
 		}
-		next := r.needOfNextPage()
+		next := s.needOfNextPage()
 		if next == notNeeded {
-			return r, nil
+			return s, nil
 		}
-		err := p.next(ctx, next)
+		err := c.next(ctx, next)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
-		needsKnown := next == required && r.knownCount == 0 // otherwise, which records are new is not known
+		needsKnown := next == required && s.knownCount == 0 // otherwise, which records are new is not known
 		if err != nil && needsKnown {
 			return nil, err
 		}
-		isCut := err != nil || r.knownCount > 0 && p.mayHaveInserted(r.total)
+		isCut := err != nil || s.knownCount > 0 && c.mayHaveInserted(s.total)
 		if isCut {
-			r.ending = cut
-			return r, nil
+			s.ending = cut
+			return s, nil
 		}
 	}
 }
 
-// newestPlace returns the place of the newest record. It returns an error if ctx has ended, or if its page fails.
-func (f *Follower[T]) newestPlace(ctx context.Context, l *list[T]) (*place[T], error) {
+// newestPage returns a cursor at the page with the newest record. It returns an error if ctx has ended, or if its page fails.
+func (f *Follower[T]) newestPage(ctx context.Context, l *list[T]) (*cursor[T], error) {
 	f.steps.update(func(s *Status) { s.PollingSince = time.Now() })
-	p := &place[T]{
+	c := &cursor[T]{
 		list:       l,
 		newestLast: f.position.Order == newestLast,
 		isAllNew:   len(f.position.known) == 0,
 	}
 	for range maxSearches {
-		number := p.newestNumber()
-		if err := p.readNewest(ctx, number); err != nil {
+		number := c.newestNumber()
+		if err := c.readNewest(ctx, number); err != nil {
 			return nil, err
 		}
-		if number == p.newestNumber() {
+		if number == c.newestNumber() {
 			break
 		}
 	}
 	f.steps.succeeded(causeNewestPage)
-	return p, nil
+	return c, nil
 }

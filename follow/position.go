@@ -28,8 +28,8 @@ type position struct {
 	expectation
 
 	started bool          // the first start has ended
-	seen    []int64       // ids in the order in which they were seen; the last place of an id counts
-	known   map[int64]int // the known ids, with this place
+	seen    []int64       // ids in the order in which they were seen; the last index of an id counts
+	known   map[int64]int // the known ids, with this index
 }
 
 func parsePosition(text string) (position, error) {
@@ -67,8 +67,8 @@ func (p *position) encode() string {
 // ids returns the known ids, in the order in which they were seen last.
 func (p *position) ids() []int64 {
 	ids := make([]int64, 0, len(p.known))
-	for place, id := range p.seen {
-		if last, isKnown := p.known[id]; isKnown && last == place {
+	for i, id := range p.seen {
+		if last, isKnown := p.known[id]; isKnown && last == i {
 			ids = append(ids, id)
 		}
 	}
@@ -92,9 +92,9 @@ func (p *position) add(e entry) {
 	p.Newest = max(p.Newest, e.created)
 }
 
-// keep makes the records of a reading known, and calls trim. The newest record comes first. keep reports whether
+// remember makes the records of a scan known, and calls trim. The newest record comes first. It reports whether
 // a record was not known before.
-func (p *position) keep(entries []entry, number int) (hasNewlyKnown bool) {
+func (p *position) remember(entries []entry, number int) (hasNewlyKnown bool) {
 	for _, e := range slices.Backward(entries) {
 		hasNewlyKnown = hasNewlyKnown || !p.isKnown(e.id)
 		p.add(e)

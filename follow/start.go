@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// firstStart makes the existing records known, and stores the first position. The list is read until a reading has no
+// firstStart makes the existing records known, and stores the first position. The list is read until a scan has no
 // record that the ones before did not have: a service that sorts by a time may return records with the same time in
 // another order for each page, or one of its servers may be behind. Then some records are on no page. With another
 // page size, these are other records.
 func (f *Follower[T]) firstStart(ctx context.Context) error {
-	for n := range maxFirstReadings {
+	for n := range maxFirstScans {
 		hasNewlyKnown, err := f.readExisting(ctx, n)
 		if err != nil {
 			return err
@@ -30,25 +30,25 @@ func (f *Follower[T]) firstStart(ctx context.Context) error {
 	return f.storeBatch(ctx, Batch[T]{})
 }
 
-// readExisting makes the records of the nth reading known. It reports whether one was unknown.
+// readExisting makes the records of the nth scan known. It reports whether one was unknown.
 func (f *Follower[T]) readExisting(ctx context.Context, n int) (hasNewlyKnown bool, err error) {
 	l := f.list
 	if n > 0 {
 		l = f.withOtherSize(ctx, n)
 	}
-	r, err := f.read(ctx, l, false)
+	s, err := f.read(ctx, l, false)
 	if err != nil && l != f.list { // the service may have rejected a page with a high number
-		r, err = f.read(ctx, f.list, false)
+		s, err = f.read(ctx, f.list, false)
 	}
 	if err != nil {
 		return false, err
 	}
-	if r.ending != cut {
+	if s.ending != cut {
 		f.steps.succeeded(causeOtherPage)
 		f.sweeps.next = time.Now().Add(f.sweeps.interval)
 	}
-	f.position.Total = max(f.position.Total, r.total)
-	return f.makeKnown(r.result()), nil
+	f.position.Total = max(f.position.Total, s.total)
+	return f.makeKnown(s.result()), nil
 }
 
 // withOtherSize returns the list with pages that are shorter by a number of records, unless the service rejects them.

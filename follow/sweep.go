@@ -32,16 +32,16 @@ func (f *Follower[T]) sweepSoon() {
 
 // endSweep reports missing records, and makes the others known that are not new. It reports whether one of these was
 // unknown.
-func (f *Follower[T]) endSweep(r *reading[T], res result[T]) (hasNewlyKnown bool) {
+func (f *Follower[T]) endSweep(s *scan[T], res result[T]) (hasNewlyKnown bool) {
 	switch {
 	case res.missing != nil:
 		f.steps.failed(causeMissing, res.missing)
 		f.list.forget()
-	case r.isSweep: // other polls may go as far as a sweep
+	case s.isSweep: // other polls may go as far as a sweep
 		f.steps.succeeded(causeMissing)
 	}
-	f.isEmpty = len(r.items) == 0
-	leavesNewer := r.hasDropped() && len(res.newItems) > 0 // the next poll finds them
+	f.isEmpty = len(s.items) == 0
+	leavesNewer := s.hasDropped() && len(res.newItems) > 0 // the next poll finds them
 	if leavesNewer {
 		return false
 	}
@@ -54,7 +54,7 @@ func (f *Follower[T]) endSweep(r *reading[T], res result[T]) (hasNewlyKnown bool
 
 // makeKnown makes the records known that are not new, and reports whether one was unknown.
 func (f *Follower[T]) makeKnown(res result[T]) (hasNewlyKnown bool) {
-	hasNewlyKnown = f.position.keep(res.notNew, f.maxKnown())
+	hasNewlyKnown = f.position.remember(res.others, f.maxKnown())
 	f.position.Whole = res.isWhole
 	return hasNewlyKnown
 }

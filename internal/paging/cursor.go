@@ -1,7 +1,7 @@
 // Package paging decides which page of a list to request next, while the list changes. It knows neither
 // requests nor the types of records.
 //
-// Package follow has no cursor: it reads a list from the newest record inward until it finds known records,
+// Package follow does not use it: it reads a list from the newest record inward until it finds known records,
 // and not from the first page to the last.
 package paging
 

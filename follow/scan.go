@@ -6,7 +6,7 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// An ending says why a reading ended.
+// An ending says why a scan ended.
 type ending int
 
 const (
@@ -15,10 +15,10 @@ const (
 	cut                   // a page failed, or the list changed too fast: the rest is left to the next sweep
 )
 
-// A reading applies the rules to the records that a poll has read, from the newest one inward. For example,
+// A scan applies the rules to the records that a poll has read, from the newest one inward. For example,
 // let Window be 1, and 9 and 8 be the known records of the list 12, 11, 9, 10, 8. The new ones are 12 and 11,
 // which have no known record above and a known one below. 10 is missed, since it has one above.
-type reading[T any] struct {
+type scan[T any] struct {
 	position *position
 	window   int
 	maxHeld  int
@@ -39,60 +39,66 @@ type reading[T any] struct {
 }
 
 // add takes the records of a page. It reports whether one of them was not read before.
-func (r *reading[T]) add(items []item[T]) (hasUnseen bool) {
-	r.hasUnknown = false
+func (s *scan[T]) add(items []item[T]) (hasUnseen bool) {
+	s.hasUnknown = false
 	for _, it := range items {
-		if r.knownCount >= r.window && r.hasDepth() { // the others are neither new nor needed
+		if s.knownCount >= s.window && s.hasDepth() { // the others are neither new nor needed
 			break
 		}
-		if !r.ids.Add(it.id) { // it moved from another page
+		if !s.ids.Add(it.id) { // it moved from another page
 			continue
 		}
 		hasUnseen = true
-		it.isKnown = r.position.isKnown(it.id)
-		r.items = append(r.items, it)
+		it.isKnown = s.position.isKnown(it.id)
+		s.items = append(s.items, it)
 		if it.isKnown {
-			r.countKnown()
+			s.countKnown()
 		} else {
-			r.countUnknown()
+			s.countUnknown()
 		}
 	}
 	return hasUnseen
 }
 
-func (r *reading[T]) countKnown() {
-	if r.knownCount >= r.window {
-		r.missed += r.unknown
+func (s *scan[T]) countKnown() {
+	if s.knownCount >= s.window {
+		s.missed += s.unknown
 	}
-	r.knownCount++
-	r.upToKnown = len(r.items)
-	r.unknown = 0
+	s.knownCount++
+	s.upToKnown = len(s.items)
+	s.unknown = 0
 }
 
-func (r *reading[T]) countUnknown() {
-	r.hasUnknown = true
-	r.unknown++
-	isBacklog := r.knownCount == 0 && len(r.items) >= r.maxHeld
+func (s *scan[T]) countUnknown() {
+	s.hasUnknown = true
+	s.unknown++
+	isBacklog := s.knownCount == 0 && len(s.items) >= s.maxHeld
 	if isBacklog {
-		r.dropNewerHalf()
+		s.dropNewerHalf()
 	}
 }
 
 // dropNewerHalf drops the newer half of the records, which are unknown: older ones must be delivered first.
-func (r *reading[T]) dropNewerHalf() {
-	if !r.hasDropped() {
-		r.newestDropped = entries(r.items[:min(len(r.items), 2*r.window)])
+func (s *scan[T]) dropNewerHalf() {
+	if !s.hasDropped() {
+		s.newestDropped = entries(s.items[:min(len(s.items), 2*s.window)])
 	}
-	r.items = slices.Delete(r.items, 0, len(r.items)/2)
+	s.items = slices.Delete(s.items, 0, len(s.items)/2)
 }
 
 // hasDropped reports whether records were dropped.
-func (r *reading[T]) hasDropped() bool { return len(r.newestDropped) > 0 }
+func (s *scan[T]) hasDropped() bool { return len(s.newestDropped) > 0 }
 
 // hasDepth reports whether enough records from the first known one on were read for a sweep. New ones do not
 // count.
-func (r *reading[T]) hasDepth() bool { return r.knownCount+r.missed+r.unknown >= 2*r.window }
+func (s *scan[T]) hasDepth() bool { return s.knownCount+s.missed+s.unknown >= 2*s.window }
 
-// endsSweep reports whether the poll was a sweep: it was one from its beginning, or went as far as one. If
-// none is known, it has read all that it will find.
-func (r *reading[T]) endsSweep() bool { return r.isSweep || r.knownCount == 0 || r.hasDepth() }
+// endsSweep reports whether the poll was a sweep: it was due, or the poll went as far as one. If none is known, it has
+// read all that it will find.
+func (s *scan[T]) endsSweep() bool {
+	wentAsFar := s.knownCount == 0 || s.hasDepth()
+	return s.endsDueSweep() || wentAsFar && s.ending != cut
+}
+
+// endsDueSweep reports whether the poll was a sweep that was due.
+func (s *scan[T]) endsDueSweep() bool { return s.isSweep && s.ending != cut }
