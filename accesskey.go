@@ -22,9 +22,10 @@ type AccessKeySource interface {
 	// [WithRateLimiter].
 	//
 	// rejected is the key that the service has rejected in this call, or empty. A source that already has
-	// another key should return it without a new fetch. If it returns the rejected key again, the call returns
-	// the error of its last attempt. An error ends the call with a [*RequestError], which wraps it, except for
-	// the error of a context that has ended. A key that is returned with an error is redacted.
+	// another key should return it without a new fetch. If it returns the rejected key again, the call
+	// returns the error of its last attempt. An error ends the call with a [*RequestError], which wraps
+	// it, except for the error of a context that has ended. A key that is returned with an error is
+	// redacted.
 	AccessKey(ctx context.Context, rejected string) (key string, err error)
 }
 
@@ -49,13 +50,14 @@ func (f AccessKeyFunc) check() error {
 // keyFileWait is how long a source of [AccessKeyFile] waits for another content of its file.
 const keyFileWait = 10 * time.Second
 
-// AccessKeyFile returns a source that reads the key from a file, such as a mounted secret, before each attempt.
-// Spaces, line breaks and a byte order mark around the key are left out. Replace the file by renaming another one: a
-// part of a key would be sent.
+// AccessKeyFile returns a source that reads the key from a file, such as a mounted secret, before each
+// attempt. Spaces, line breaks and a byte order mark around the key are left out. Replace the file by
+// renaming another one: a part of a key would be sent.
 //
-// If the file cannot be read or is empty, or still has the rejected key, calls wait for up to ten seconds: a secret may
-// be mounted after a program has started, and replaced after the key of the service. Then they end with the error of
-// the file, or with the response that rejected the key. Later calls do not wait, until the file has changed.
+// If the file cannot be read or is empty, or still has the rejected key, calls wait for up to ten seconds:
+// a secret may be mounted after a program has started, and replaced after the key of the service. Then
+// they end with the error of the file, or with the response that rejected the key. Later calls do not
+// wait, until the file has changed.
 func AccessKeyFile(path string) AccessKeySource {
 	f := &keyFile{path: path}
 	return AccessKeyFunc(f.accessKey)
@@ -119,20 +121,20 @@ const AccessKeyTimeout = 30 * time.Second
 
 // AccessKeyCacheOptions are the settings of [CachedAccessKey]. The zero value is usable.
 type AccessKeyCacheOptions struct {
-	// Early is the time before the expiry of a key in which a call starts fetch in the background, at most once
-	// a second. It should be longer than the time between two calls, and shorter than the validity of a key. 0
-	// means that fetch starts after the expiry.
+	// Early is the time before the expiry of a key in which a call starts fetch in the background, at most
+	// once a second. It should be longer than the time between two calls, and shorter than the validity of
+	// a key. 0 means that fetch starts after the expiry.
 	Early time.Duration
 	// MinInterval is the minimum time between the beginnings of two fetches because of rejections. 0 means a
 	// second. A negative value means none, for a fetch that limits itself, such as one that shares keys with
 	// other processes.
 	MinInterval time.Duration
-	// OnError is called with the error of each fetch that fails, including renewals in the background, whose
-	// errors no call returns. Keys are redacted in the text of the error. After a panic of fetch, the text has
-	// its stack. nil logs the error at level Warn with [slog.Default].
+	// OnError is called with the error of each fetch that fails, including renewals in the background,
+	// whose errors no call returns. Keys are redacted in the text of the error. After a panic of fetch,
+	// the text has its stack. nil logs the error at level Warn with [slog.Default].
 	//
-	// Callers wait until OnError returns, so it must not use this cache, nor a client with it. It must be safe
-	// for concurrent use.
+	// Callers wait until OnError returns, so it must not use this cache, nor a client with it. It must be
+	// safe for concurrent use.
 	OnError func(error)
 }
 

@@ -253,7 +253,8 @@ func assertContextEnds(t *testing.T, calls map[string]endedCall) {
 	}
 }
 
-// assertEndsWith sends the call by each kind of method. Its context ends after a time, 0 means before the call.
+// assertEndsWith sends the call by each kind of method. Its context ends after a time, 0 means before the
+// call.
 func (c endedCall) assertEndsWith(t *testing.T, end contextEnd, after time.Duration) {
 	t.Helper()
 	for _, kind := range fixtures.KindsOfCalls() {

@@ -27,19 +27,19 @@ const (
 // strings, Go strings and URLs. A key of fewer than 6 bytes, or in another encoding, is not recognised;
 // SECURITY.md lists the limits. Msg and each value of Header are cut after 64 KiB.
 type APIError struct {
-	// Operation is the name of the method of [Client], such as "ForwardLogList", or the Name of the [Request] of
-	// a [Call].
+	// Operation is the name of the method of [Client], such as "ForwardLogList", or the Name of the
+	// [Request] of a [Call].
 	Operation string
 	// HTTPStatus is the HTTP status. An error response may have status 200.
 	HTTPStatus int
 	// Code is the code of the envelope, or 0 if the body is not an envelope.
 	Code int
-	// Msg is the msg of the envelope or, if that is missing or empty, the text of its member message or error.
-	// Without an envelope, it is a short excerpt of the body, unless that is JSON that ends too early, or has
-	// the word password. It is empty if the code is 200.
+	// Msg is the msg of the envelope or, if that is missing or empty, the text of its member message or
+	// error. Without an envelope, it is a short excerpt of the body, unless that is JSON that ends too
+	// early, or has the word password. It is empty if the code is 200.
 	Msg string
-	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, if it is longer
-	// than 64 KiB, or if the code is 200.
+	// Data is the data of the envelope, which may be any JSON value. It is nil if there is none, if it is
+	// longer than 64 KiB, or if the code is 200.
 	Data json.RawMessage `json:"-"`
 	// Header is the header of the response.
 	Header http.Header `json:"-"`
@@ -51,8 +51,8 @@ type APIError struct {
 	// status is 400 to 451, except for 408 and 409, and no earlier attempt may have been processed. The
 	// exception is a request that net/http sent twice; see [Request].
 	NotProcessed bool
-	// Retryable means that the same call may succeed later: the HTTP status is one that [RetryPolicy] lists, or
-	// Code is one of [WithRetryableCodes].
+	// Retryable means that the same call may succeed later: the HTTP status is one that [RetryPolicy]
+	// lists, or Code is one of [WithRetryableCodes].
 	Retryable bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
@@ -78,8 +78,8 @@ func (e *APIError) Error() string {
 	return errorText(e.Operation, e.summary(), details, e.Attempts, e.Remarks)
 }
 
-// Is reports whether the response may mean that a page does not exist. The argument is an internal error, by which this
-// package and package follow recognize the end of a list.
+// Is reports whether the response may mean that a page does not exist. The argument is an internal error,
+// by which this package and package follow recognize the end of a list.
 func (e *APIError) Is(target error) bool {
 	mayMeanThat := paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code) && !e.KeyRejected && !e.Retryable
 	return target == paging.ErrNoSuchPage && mayMeanThat
@@ -164,12 +164,12 @@ func (e DecodeError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Err
 type RequestError struct {
 	// Operation is the operation, as in [APIError].
 	Operation string
-	// Retryable means that the same call may succeed later. It is false only if the last attempt had a failure
-	// that would recur, such as an untrusted certificate; see [RetryPolicy].
+	// Retryable means that the same call may succeed later. It is false only if the last attempt had a
+	// failure that would recur, such as an untrusted certificate; see [RetryPolicy].
 	Retryable bool
 	// NotProcessed means that the service has not processed the request: the call ended before the first
-	// attempt, or each attempt failed to connect, or had its key rejected. For a rare exception, see the field
-	// Idempotent of [Request].
+	// attempt, or each attempt failed to connect, or had its key rejected. For a rare exception, see the
+	// field Idempotent of [Request].
 	NotProcessed bool
 	// Attempts is the number of attempts that were made.
 	Attempts int
@@ -177,8 +177,8 @@ type RequestError struct {
 	// key source in it, but no error type of this package. If the context ended, they find its error and its
 	// cause; after an attempt's timeout, [context.DeadlineExceeded].
 	Err error
-	// Last is the failure of the previous attempt, if the context, the rate limiter or the key source ended the
-	// call after it, and nil otherwise. [errors.Is] and [errors.As] do not find it.
+	// Last is the failure of the previous attempt, if the context, the rate limiter or the key source
+	// ended the call after it, and nil otherwise. [errors.Is] and [errors.As] do not find it.
 	Last error
 	// Remarks is as in [APIError].
 	Remarks string `json:",omitempty"`

@@ -33,8 +33,8 @@ type Attempt struct {
 	// that the call returns. A page from which records are left out is a success with the [*DecodeError] that
 	// names them.
 	Err error
-	// Retry reports whether another attempt follows, unless the context, the rate limiter or the key source ends
-	// the call before.
+	// Retry reports whether another attempt follows, unless the context, the rate limiter or the key
+	// source ends the call before.
 	Retry bool
 	// Wait is the wait before that attempt, without the waits for the access key and the rate limiter.
 	Wait time.Duration
@@ -129,7 +129,8 @@ func requestAttrs(a Attempt, o call.Outcome) []slog.Attr {
 	}
 }
 
-// errorForLog returns the text of the error of an attempt without the msg of the response, which may quote data.
+// errorForLog returns the text of the error of an attempt without the msg of the response, which may quote
+// data.
 func errorForLog(a Attempt) string {
 	switch err := a.Err.(type) { //nolint:errorlint // not wrapped
 	case *DecodeError:

@@ -44,8 +44,8 @@ type OmittedRecord struct {
 	ID int64
 	// JSON is the unchanged record. It may contain secrets, so Format and encoding/json omit it.
 	JSON json.RawMessage `json:"-"`
-	// Err says why the record cannot be decoded, without quoting it. It is not nil. It names the member, and wraps the
-	// error of the decoder, if the decoder failed.
+	// Err says why the record cannot be decoded, without quoting it. It is not nil. It names the member,
+	// and wraps the error of the decoder, if the decoder failed.
 	Err error `json:"-"`
 }
 

@@ -21,14 +21,15 @@ var ErrInconsistentList = errors.New("msgpush: inconsistent list")
 // iterates over other lists: Fetch may use [Call]. To change a field, change it in a copy: copies do not
 // affect each other.
 type Pager[T any] struct {
-	// Name names the list: the address of the service, the operation and the filter, such as push.example.com
-	// ForwardLogList {"ruleId":301}. Package follow keeps it in a position, and rejects the position of another
-	// list. It may be empty.
+	// Name names the list: the address of the service, the operation and the filter, such as
+	// push.example.com ForwardLogList {"ruleId":301}. Package follow keeps it in a position, and rejects
+	// the position of another list. It may be empty.
 	Name string
-	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together with an
-	// error, iteration uses the page, goes on, and yields the error at the end: records may be left out of the
-	// page. So a Fetch that uses [Call] should return both results, and another error that comes with a page
-	// should wrap [ErrOmitted]. A page without numbers and records is ignored if it comes with an error.
+	// Fetch returns one page. With Prefetch, it is called concurrently. If it returns a page together with
+	// an error, iteration uses the page, goes on, and yields the error at the end: records may be left out
+	// of the page. So a Fetch that uses [Call] should return both results, and another error that comes
+	// with a page should wrap [ErrOmitted]. A page without numbers and records is ignored if it comes with
+	// an error.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
 	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list changes,
 	// records may be missed or repeated.
@@ -38,11 +39,11 @@ type Pager[T any] struct {
 
 	// PageSize is the number of records that are requested per page. 0 means [DefaultPageSize].
 	PageSize int
-	// Prefetch is the number of pages that are fetched concurrently, ahead of the page whose records are being
-	// delivered. More than 1,000 counts as 1,000. It is lower while the list changes. 0 means that a page is
-	// fetched when it is needed. The order of the records does not change. Prefetching may miss records if the
-	// service reports no total, or if records are inserted and also deleted while several pages are being
-	// fetched.
+	// Prefetch is the number of pages that are fetched concurrently, ahead of the page whose records are
+	// being delivered. More than 1,000 counts as 1,000. It is lower while the list changes. 0 means that a
+	// page is fetched when it is needed. The order of the records does not change. Prefetching may miss
+	// records if the service reports no total, or if records are inserted and also deleted while several
+	// pages are being fetched.
 	Prefetch int
 }
 

@@ -171,8 +171,8 @@ func TestPageThatStopsAnIterationIsItsError(t *testing.T) {
 // A fetchOf45 changes the response for a page of a list of 45 records.
 type fetchOf45 func(r msgpush.PageRequest, p *fixtures.Page) (*fixtures.Page, error)
 
-// assertDelivers iterates over the list in pages of ten records. It checks the number of records, and that the
-// one error wraps partial and has each text once.
+// assertDelivers iterates over the list in pages of ten records. It checks the number of records, and that
+// the one error wraps partial and has each text once.
 func (fetch fetchOf45) assertDelivers(t *testing.T, records int, partial error, texts ...string) {
 	t.Helper()
 	f := func(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
@@ -271,8 +271,9 @@ func TestAnotherErrorBehindTheLastPageIsReturned(t *testing.T) {
 	}
 }
 
-// iterateBefore iterates over four pages, with and without prefetching. Each page behind them fails with behind.
-// The reported total is the length of the list, or a cap. The errors of the iterations are returned.
+// iterateBefore iterates over four pages, with and without prefetching. Each page behind them fails with
+// behind. The reported total is the length of the list, or a cap. The errors of the iterations are
+// returned.
 func iterateBefore(t *testing.T, behind error) (errs []error) {
 	t.Helper()
 	numbers := fixtures.Numbers(40)
@@ -617,7 +618,8 @@ type changingList struct {
 	calmAfter  int     // after that many delivered records, the list stays the same; 0: never
 }
 
-// A cost has the requests and the time of an iteration. If the list calms down, duration is the time from then on.
+// A cost has the requests and the time of an iteration. If the list calms down, duration is the time from
+// then on.
 type cost struct {
 	requests int
 	duration time.Duration

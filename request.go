@@ -21,28 +21,30 @@ import (
 // before the first byte of the response, or any request after the HTTP/2 error PROTOCOL_ERROR.
 // docs/reliability.md lists the cases.
 type Request struct {
-	// Name is the operation in errors, logs and metrics, such as "TemplateList"; see [OperationFromContext]. The
-	// default is "Call". It should be a constant: metrics have a series for each name.
+	// Name is the operation in errors, logs and metrics, such as "TemplateList"; see
+	// [OperationFromContext]. The default is "Call". It should be a constant: metrics have a series for
+	// each name.
 	Name string
 	// Method is the HTTP method, in upper case. It must not be HEAD, whose response has no envelope.
 	Method string
-	// Path is added to the base URL. It begins with one slash and contains no query, no fragment, no invalid
-	// escape, and no control character, "." segment or ".." segment, even escaped. Escapes such as %2F are sent
-	// unchanged.
+	// Path is added to the base URL. It begins with one slash and contains no query, no fragment, no
+	// invalid escape, and no control character, "." segment or ".." segment, even escaped. Escapes such as
+	// %2F are sent unchanged.
 	Path string
 	// Query is a struct with url tags as go-querystring defines them, a pointer to such a struct, or
 	// [url.Values]. If nil, there is no query. A field of type [Secret] sends its value. A path, a query or a
 	// body that contains "[redacted]" is an error, since that is how a Secret prints.
 	Query any
-	// Body is encoded with [json.Marshal]. If nil, there is no body. It must be nil for a GET. To send JSON, use
-	// a [json.RawMessage], which is compacted; a []byte or a plain [io.Reader] is an error. Use string(s) to
-	// send the value of a Secret.
+	// Body is encoded with [json.Marshal]. If nil, there is no body. It must be nil for a GET. To send
+	// JSON, use a [json.RawMessage], which is compacted; a []byte or a plain [io.Reader] is an error. Use
+	// string(s) to send the value of a Secret.
 	Body any
-	// Idempotent states that sending the request twice has the same effect as sending it once, so that the call
-	// may be retried according to the [RetryPolicy]. Otherwise, it is retried only if dialing the service or a
-	// proxy failed, so that the request was not sent. There is a rare exception: net/http itself may send a GET,
-	// or a request by HTTP/2, on a reused connection that is being closed, and then fail to dial another one.
-	// Any request whose key was rejected is sent once more if the source has another key.
+	// Idempotent states that sending the request twice has the same effect as sending it once, so that the
+	// call may be retried according to the [RetryPolicy]. Otherwise, it is retried only if dialing the
+	// service or a proxy failed, so that the request was not sent. There is a rare exception: net/http
+	// itself may send a GET, or a request by HTTP/2, on a reused connection that is being closed, and then
+	// fail to dial another one. Any request whose key was rejected is sent once more if the source has
+	// another key.
 	Idempotent bool
 }
 

@@ -27,17 +27,17 @@ import (
 // A negative field other than Quota is an error. If only one of MinWait and MaxWait is set, the default of
 // the other is adjusted so that MinWait ≤ MaxWait.
 type RetryPolicy struct {
-	// MaxAttempts is the maximum number of attempts of a call, not counting the one after the replacement of a
-	// rejected access key. The default is 5; 1 disables retries.
+	// MaxAttempts is the maximum number of attempts of a call, not counting the one after the replacement
+	// of a rejected access key. The default is 5; 1 disables retries.
 	MaxAttempts int
 	// MinWait is the shortest wait. The default is 200 ms.
 	MinWait time.Duration
-	// MaxWait is the longest wait. If a Retry-After header requests a longer one, the call returns its failure
-	// immediately. The default is 30 s.
+	// MaxWait is the longest wait. If a Retry-After header requests a longer one, the call returns its
+	// failure immediately. The default is 30 s.
 	MaxWait time.Duration
-	// Quota is the number of retries that all calls of the client share, so that retries do not multiply the
-	// load of an outage. A retry uses one up, and each attempt that succeeds gives one back. When none is left,
-	// a call returns its failure immediately.
+	// Quota is the number of retries that all calls of the client share, so that retries do not multiply
+	// the load of an outage. A retry uses one up, and each attempt that succeeds gives one back. When none
+	// is left, a call returns its failure immediately.
 	//
 	// 0 means 8 times the highest number of calls that ran at the same time, but at least 1,000. A negative
 	// Quota means no limit.

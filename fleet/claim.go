@@ -83,8 +83,9 @@ func (s *KeySource) claim(generation int64) (claimReply, error) {
 		s.state.fail(failure, reply.until)
 		return claimReply{}, failure
 	case reply.state == stateFree && known.failure != nil:
-		// This replica lets the others fetch first. The call returns the error of the last fetch instead of waiting
-		// for another replica. If no fetch failed, such as after a rejected key, the call waits.
+		// This replica lets the others fetch first. The call returns the error of the last fetch instead
+		// of waiting for another replica. If no fetch failed, such as after a rejected key, the call
+		// waits.
 		return claimReply{}, known.failure
 	}
 	return reply, nil

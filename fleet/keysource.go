@@ -36,8 +36,8 @@ type KeySource struct {
 	changed chan struct{} // signals an announcement, or a connect to the store
 	fetches atomic.Int64  // calls of Fetch
 
-	// turn is held while a script other than a probe runs, and until the state has the result. Two claims at a
-	// time would have the same claimer, and both would be granted.
+	// turn is held while a script other than a probe runs, and until the state has the result. Two claims
+	// at a time would have the same claimer, and both would be granted.
 	turn sync.Mutex
 
 	running context.Context // ends with Close
@@ -174,8 +174,8 @@ func (s *KeySource) newer(ctx context.Context, generation int64) (record, error)
 		if known.hasNewer(generation) { // watchStore or fetch has adopted it
 			return known.current, nil
 		}
-		// The store is asked even if ctx has ended: a suspension of this process may have ended ctx, and the store
-		// may then have a newer record.
+		// The store is asked even if ctx has ended: a suspension of this process may have ended ctx, and
+		// the store may then have a newer record.
 		ask := s.poll
 		mayClaim := fetched == nil && ctx.Err() == nil && !time.Now().Before(mayClaimAt)
 		if mayClaim {

@@ -137,7 +137,8 @@ func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
 	}
 }
 
-// The delays of a replica are 1, 2 and 4 s after three failures. After a fetch that helps, they begin with 1 s again.
+// The delays of a replica are 1, 2 and 4 s after three failures. After a fetch that helps, they begin with
+// 1 s again.
 func TestFetchThatHelpsMakesTheNextDelayTheShortest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun []time.Time

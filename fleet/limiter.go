@@ -25,21 +25,21 @@ var ErrBudgetExceeded = errors.New("fleet: request budget exceeded")
 
 // A LimiterConfig configures a [Limiter]. Name, Rate and Per are required.
 type LimiterConfig struct {
-	// Name is the name of the account. Replicas with the same Name take their slots from one queue. A replica
-	// moves the queue on by its own Per / Rate: set the same Rate, Per and Burst in all of them, except while a
-	// deployment changes the rate.
+	// Name is the name of the account. Replicas with the same Name take their slots from one queue. A
+	// replica moves the queue on by its own Per / Rate: set the same Rate, Per and Burst in all of them,
+	// except while a deployment changes the rate.
 	Name string
-	// Rate is the number of requests in each Per. Rate / Per must be at most one request per microsecond. The time
-	// between two requests is rounded up to half a microsecond.
+	// Rate is the number of requests in each Per. Rate / Per must be at most one request per microsecond.
+	// The time between two requests is rounded up to half a microsecond.
 	Rate int
 	// Per is the period of Rate. If Burst is 1, slots are at least Per / Rate - 1 µs apart.
 	Per time.Duration
-	// Burst is the number of requests that may be sent without spacing after an idle time of Burst × Per / Rate.
-	// 0 means 1.
+	// Burst is the number of requests that may be sent without spacing after an idle time of Burst × Per /
+	// Rate. 0 means 1.
 	Burst int
-	// Fallback is used while the store is unavailable. Each replica has its own, so one of 20 replicas needs a
-	// 20th of the budget, such as rate.NewLimiter(5, 1) for 100 requests a second. If Fallback is nil, Wait
-	// returns an error that wraps [ErrStoreUnavailable] instead.
+	// Fallback is used while the store is unavailable. Each replica has its own, so one of 20 replicas
+	// needs a 20th of the budget, such as rate.NewLimiter(5, 1) for 100 requests a second. If Fallback is
+	// nil, Wait returns an error that wraps [ErrStoreUnavailable] instead.
 	Fallback interface{ Wait(context.Context) error }
 }
 
@@ -64,8 +64,8 @@ type Limiter struct {
 }
 
 const (
-	// slotLifetime is how late a slot may be used. Of maxSlots slots in a row, a call uses the last one however
-	// late it is.
+	// slotLifetime is how late a slot may be used. Of maxSlots slots in a row, a call uses the last one
+	// however late it is.
 	slotLifetime = 250 * time.Millisecond
 	maxSlots     = 5
 )
@@ -103,8 +103,8 @@ func (c LimiterConfig) check() error {
 	return nil
 }
 
-// interval returns the time between two slots, in nanoseconds. It is rounded up to half a microsecond: the store adds
-// it to a time in microseconds since 1970, and a float64 of that has no smaller fraction.
+// interval returns the time between two slots, in nanoseconds. It is rounded up to half a microsecond: the
+// store adds it to a time in microseconds since 1970, and a float64 of that has no smaller fraction.
 func (c LimiterConfig) interval() float64 {
 	const step = 500
 	return math.Ceil(float64(c.Per)/float64(c.Rate)/step) * step
@@ -120,13 +120,13 @@ func (l *Limiter) Ping(ctx context.Context) error { return l.store.probeWithin(c
 type LimiterStats struct {
 	// FromStore is the number of calls for which a command to the store took a slot.
 	FromStore int64
-	// Reused is the number of calls that needed no command, because a cancelled call had left its slot to this
-	// replica.
+	// Reused is the number of calls that needed no command, because a cancelled call had left its slot to
+	// this replica.
 	Reused int64
 	// Fallback is the number of calls that Fallback let pass.
 	Fallback int64
-	// Discarded is the number of slots of this replica that no call used: all calls were cancelled, or the call
-	// missed its slot by 250 ms. Many of them show an overloaded or suspended process.
+	// Discarded is the number of slots of this replica that no call used: all calls were cancelled, or the
+	// call missed its slot by 250 ms. Many of them show an overloaded or suspended process.
 	Discarded int64
 }
 

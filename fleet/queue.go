@@ -131,7 +131,8 @@ func (q *queue) assign(calls []*waiter, sent time.Time, waits []int64) {
 		maxWait := w.maxWait(sent)
 		// The script compared whole microseconds.
 		tookSlot := wait <= maxWait.Truncate(time.Microsecond)
-		// If the call has ended, such as with the slot of a cancelled call, Wait may read its fields without mu.
+		// If the call has ended, such as with the slot of a cancelled call, Wait may read its fields
+		// without mu.
 		hasEnded := w.list == nil
 		if !hasEnded {
 			w.isBought = tookSlot

@@ -37,9 +37,9 @@ func (s *KeySource) receive() error {
 		_ = sub.Close() // ends ReceiveTimeout, which ignores ctx
 	})
 	s.watcher.Go(func() { ping(ctx, sub) })
-	// update runs in another goroutine, so that announcements are read while update waits for the store: a store
-	// without a buffer would wait for their reader. One more update stands for all announcements that arrive
-	// meanwhile.
+	// update runs in another goroutine, so that announcements are read while update waits for the store: a
+	// store without a buffer would wait for their reader. One more update stands for all announcements
+	// that arrive meanwhile.
 	updates := make(chan struct{}, 1)
 	defer close(updates)
 	var hasConnected atomic.Bool // since the last update

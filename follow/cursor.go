@@ -30,8 +30,8 @@ func (c *cursor[T]) newestNumber() int {
 	return 1
 }
 
-// readNewest goes to the page that probably has the newest record. It returns an error if ctx has ended, or if the page
-// fails. Page 1 is requested until that succeeds.
+// readNewest goes to the page that probably has the newest record. It returns an error if ctx has ended,
+// or if the page fails. Page 1 is requested until that succeeds.
 func (c *cursor[T]) readNewest(ctx context.Context, number int) error {
 	attempts := required.attempts()
 	if number == 1 {
@@ -57,8 +57,8 @@ func (c *cursor[T]) items() []item[T] {
 	return items
 }
 
-// next goes to the next page inward. If the total falls, records may have moved to pages that were read before, and
-// next goes back to the first of these. In a sweep, the next sweep finds such records.
+// next goes to the next page inward. If the total falls, records may have moved to pages that were read
+// before, and next goes back to the first of these. In a sweep, the next sweep finds such records.
 func (c *cursor[T]) next(ctx context.Context, n need) error {
 	number := c.inward()
 	if number > c.highestNumber {
@@ -92,8 +92,8 @@ func (c *cursor[T]) inward() int {
 	return c.number - 1
 }
 
-// mustGoBack reports whether records that are needed may have moved to pages that were read before. Newest last,
-// deletions move them to pages that follow.
+// mustGoBack reports whether records that are needed may have moved to pages that were read before. Newest
+// last, deletions move them to pages that follow.
 func (c *cursor[T]) mustGoBack(n need, page *msgpush.Page[T]) bool {
 	if c.newestLast || n != required || page == nil {
 		return false
@@ -111,9 +111,9 @@ func (c *cursor[T]) enter(number int, page *msgpush.Page[T]) {
 	c.number, c.page, c.total = number, page, page.Total
 }
 
-// countRepeats counts the page if it had no record that was not read before. Some services send their last page again
-// for each page behind it. Others promise more records than they show. In a list that grows, a page may have the
-// records of the page before.
+// countRepeats counts the page if it had no record that was not read before. Some services send their last
+// page again for each page behind it. Others promise more records than they show. In a list that grows, a
+// page may have the records of the page before.
 func (c *cursor[T]) countRepeats(hasUnseen bool) {
 	isReadAgain := c.number < c.highestNumber
 	isPromised := c.isFollowed() && length(c.page) > 0
@@ -146,9 +146,9 @@ func (c *cursor[T]) ending() ending {
 	return atEnd
 }
 
-// mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If 60 are
-// inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would seem to stand
-// below the records of the first two pages.
+// mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If
+// 60 are inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would
+// seem to stand below the records of the first two pages.
 func (c *cursor[T]) mayHaveInserted(totalOfFirstPage int64) bool {
 	inserted := c.total - totalOfFirstPage
 	above := int64(c.number-1) * int64(c.list.longest)

@@ -14,22 +14,23 @@ import (
 // A Batch holds records to store in one transaction.
 type Batch[T any] struct {
 	// Records holds new records, the oldest first, in the order of the list; docs/following.md names the
-	// exceptions. With Omitted, there are at most 500. There are none in the first batch of a first start, nor
-	// after a sweep that changed only the Position: store that batch, too.
+	// exceptions. With Omitted, there are at most 500. There are none in the first batch of a first start,
+	// nor after a sweep that changed only the Position: store that batch, too.
 	Records []T
-	// Omitted holds new records that cannot be decoded, or whose id is 0. A program may send an alert for their
-	// JSON. Their order relative to Records is not known. A record without an integer as its id, or with the id 0,
-	// gets a negative ID, which is computed from its id or, without one, from its JSON. If the id is 0, the JSON has
-	// only the members of T.
+	// Omitted holds new records that cannot be decoded, or whose id is 0. A program may send an alert for
+	// their JSON. Their order relative to Records is not known. A record without an integer as its id, or
+	// with the id 0, gets a negative ID, which is computed from its id or, without one, from its JSON. If
+	// the id is 0, the JSON has only the members of T.
 	Omitted []msgpush.OmittedRecord
 	// Position replaces the stored one. It is usually a text of a few kilobytes; see docs/following.md.
 	Position string
-	// Previous is the Position of the batch before this one or, after load was called, the one that it returned.
+	// Previous is the Position of the batch before this one or, after load was called, the one that it
+	// returned.
 	Previous string
 }
 
-// deliver stores the new records. Without any, it stores the position if that has changed. It returns errors as
-// storeBatch does.
+// deliver stores the new records. Without any, it stores the position if that has changed. It returns
+// errors as storeBatch does.
 func (f *Follower[T]) deliver(ctx context.Context, res result[T], hasChanged bool) error {
 	if len(res.newItems) == 0 && hasChanged {
 		return f.storeBatch(ctx, Batch[T]{})
@@ -61,11 +62,12 @@ func (f *Follower[T]) deliver(ctx context.Context, res result[T], hasChanged boo
 	return nil
 }
 
-// maxKnown returns how many ids the position keeps. A sweep sees 2 × Window records. So an id is forgotten when
-// 2 × Window others have been seen since. They stand above it, so that it cannot be new again.
+// maxKnown returns how many ids the position keeps. A sweep sees 2 × Window records. So an id is forgotten
+// when 2 × Window others have been seen since. They stand above it, so that it cannot be new again.
 func (f *Follower[T]) maxKnown() int { return 4 * f.options.Window }
 
-// storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or ErrReplaced.
+// storeBatch stores a batch with the current position. It returns an error only if ctx has ended, or
+// ErrReplaced.
 func (f *Follower[T]) storeBatch(ctx context.Context, batch Batch[T]) error {
 	batch.Position, batch.Previous = f.position.encode(), f.stored
 	var replaced error

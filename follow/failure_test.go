@@ -49,7 +49,8 @@ func TestSweepFollowsAMinuteAfterAPollThatWasCut(t *testing.T) {
 	})
 }
 
-// An outage begins after page 1. The page behind the last one fails, too, and is not the end of the list then.
+// An outage begins after page 1. The page behind the last one fails, too, and is not the end of the list
+// then.
 func TestOutageThatBeginsAtTheLastPageLosesNoRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(10, 1), created: func(int64) msgpush.DateTime { return "" }}
@@ -134,8 +135,8 @@ func TestRetryAfterOfAStoreLosesNoBatch(t *testing.T) {
 	})
 }
 
-// Pages but page 1 fail for an hour, for example since the database is overloaded by them. The fake server counts the
-// requests with their retries.
+// Pages but page 1 fail for an hour, for example since the database is overloaded by them. The fake server
+// counts the requests with their retries.
 func TestOutageOfPagesIsMadeNoWorse(t *testing.T) {
 	requests := func(t *testing.T, fault msgpushtest.Fault) (count int) {
 		synctest.Test(t, func(t *testing.T) {

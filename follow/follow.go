@@ -6,9 +6,9 @@
 //	}
 //	return f.Run(ctx, load, store)
 //
-// In one transaction, store saves an alert or a row for each record of batch.Records and batch.Omitted, and
-// replaces the stored position by batch.Position. The function load returns the stored position, which is empty
-// at the very first start. Package followsql has both functions for PostgreSQL and SQLite.
+// In one transaction, store saves an alert or a row for each record of batch.Records and batch.Omitted,
+// and replaces the stored position by batch.Position. The function load returns the stored position, which
+// is empty at the very first start. Package followsql has both functions for PostgreSQL and SQLite.
 //
 // # Rules
 //
@@ -20,16 +20,16 @@
 //   - First start. The records that exist become known, and none is new.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window
 //     known records were seen.
-//   - Sweep. Once in each SweepInterval, a poll reads on until it has 2 × Window records, counted from the first
-//     known one. They become known. The position keeps the 4 × Window ids that were seen last.
+//   - Sweep. Once in each SweepInterval, a poll reads on until it has 2 × Window records, counted from the
+//     first known one. They become known. The position keeps the 4 × Window ids that were seen last.
 //   - Missing. If a sweep sees an unknown record between known ones that is not new, if the total grew by
 //     more records than were found, or if no known record is left, this is reported.
-//   - Failure. The newest page is requested, and a batch is stored, until that succeeds. If a page fails twice, it is
-//     read in parts, and a record that fails is left out. If the parts fail, too, the poll stores the records that
-//     are new without the page, and a sweep follows soon.
+//   - Failure. The newest page is requested, and a batch is stored, until that succeeds. If a page fails
+//     twice, it is read in parts, and a record that fails is left out. If the parts fail, too, the poll
+//     stores the records that are new without the page, and a sweep follows soon.
 //
-// docs/following.md shows a program, explains the rules with an example, and states the guarantees, the costs and
-// the limits.
+// docs/following.md shows a program, explains the rules with an example, and states the guarantees, the
+// costs and the limits.
 package follow
 
 import (
@@ -70,8 +70,9 @@ type Follower[T any] struct {
 // the pager, ignores its Prefetch, and sends no request. It returns an error for a pager without Fetch or ID,
 // a Name that is not UTF-8, or a number that is negative or too large.
 //
-// A follower finds out at which end of the list the newest record stands, by the creation times or by the ids. If these
-// show no order, or if responses report neither a total nor a number of pages, it must stand at the start.
+// A follower finds out at which end of the list the newest record stands, by the creation times or by the
+// ids. If these show no order, or if responses report neither a total nor a number of pages, it must stand
+// at the start.
 func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	switch {
 	case pager.Fetch == nil:
@@ -106,20 +107,22 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	}, nil
 }
 
-// Run loads the position, polls, and calls store for each batch, one after another in the calling goroutine, until
-// ctx ends. Then it returns nil. To end Run for another reason, cancel ctx.
+// Run loads the position, polls, and calls store for each batch, one after another in the calling
+// goroutine, until ctx ends. Then it returns nil. To end Run for another reason, cancel ctx.
 //
-// The function load returns the Position of the batch that was stored last, or "" at the very first start. The
-// function store stores a batch. A batch is stored when store returns nil. If load or store returns an error, Run
-// calls it again, store with the same batch: after 1 s, and after a wait that doubles up to a minute.
+// The function load returns the Position of the batch that was stored last, or "" at the very first start.
+// The function store stores a batch. A batch is stored when store returns nil. If load or store returns an
+// error, Run calls it again, store with the same batch: after 1 s, and after a wait that doubles up to a
+// minute.
 //
-// If the stored position is not batch.Previous, store must store nothing, and return [ErrReplaced]: otherwise,
-// records would be delivered twice. Another process has stored a batch, or this batch is stored already, but the
-// response to the commit was lost. Run loads the position, and goes on from there.
+// If the stored position is not batch.Previous, store must store nothing, and return [ErrReplaced]:
+// otherwise, records would be delivered twice. Another process has stored a batch, or this batch is stored
+// already, but the response to the commit was lost. Run loads the position, and goes on from there.
 //
-// Run returns an error if it cannot begin, since an argument is nil or Run was called before, if it cannot read
-// the stored position, or if that was deleted meanwhile. A position belongs to one list of one service, and its filter: its list must have the Name
-// of the pager. Run does not recover from a panic of load or store.
+// Run returns an error if it cannot begin, since an argument is nil or Run was called before, if it cannot
+// read the stored position, or if that was deleted meanwhile. A position belongs to one list of one
+// service, and its filter: its list must have the Name of the pager. Run does not recover from a panic of
+// load or store.
 func (f *Follower[T]) Run(
 	ctx context.Context, load func(context.Context) (string, error), store func(context.Context, Batch[T]) error,
 ) error {

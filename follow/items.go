@@ -82,8 +82,8 @@ func (l *list[T]) created(record T) msgpush.DateTime {
 	return created
 }
 
-// hashedID returns a negative id for a record without an integer one: from its id, such as a text, or without one from
-// the whole JSON.
+// hashedID returns a negative id for a record without an integer one: from its id, such as a text, or
+// without one from the whole JSON.
 func hashedID(record []byte) int64 {
 	var object struct {
 		ID json.RawMessage `json:"id"`

@@ -6,11 +6,11 @@ import "time"
 const (
 	batchSize = 500 // the most records of a batch
 
-	// maxHeld is the number of new records that a poll holds. After an outage of a month, more may be new than
-	// fit into memory.
+	// maxHeld is the number of new records that a poll holds. After an outage of a month, more may be new
+	// than fit into memory.
 	maxHeld = 200_000
-	// maxBurst is how many ids the position keeps between two sweeps, or 4 × Window if that is more. Otherwise, a
-	// long catch-up would store ever longer positions.
+	// maxBurst is how many ids the position keeps between two sweeps, or 4 × Window if that is more.
+	// Otherwise, a long catch-up would store ever longer positions.
 	maxBurst = 10_000
 
 	// firstWait is the wait before the second attempt, unless PollInterval is shorter. Then the waits double.

@@ -24,8 +24,9 @@ func newList[T any](pager msgpush.Pager[T], pageSize int, s *steps) *list[T] {
 	return &list[T]{pager: pager, steps: s, unreadable: map[int]int{}}
 }
 
-// wholeOrInParts requests a page. After the second attempt, it is read in parts, and also after each twentieth one,
-// since an outage may last for hours. A page with an unreadable record is read in parts at first.
+// wholeOrInParts requests a page. After the second attempt, it is read in parts, and also after each
+// twentieth one, since an outage may last for hours. A page with an unreadable record is read in parts at
+// first.
 func (l *list[T]) wholeOrInParts(ctx context.Context, number, attempt int) (*msgpush.Page[T], error) {
 	isBad := l.unreadable[number] > 0
 	if isBad {
@@ -87,7 +88,8 @@ func (l *list[T]) pagesOf(page *msgpush.Page[T]) int {
 	return pagesFor(page.Total, l.longest)
 }
 
-// lengthOf returns the number of records of a page that fails: the service may send shorter pages than requested.
+// lengthOf returns the number of records of a page that fails: the service may send shorter pages than
+// requested.
 func (l *list[T]) lengthOf(number int) int {
 	switch {
 	case number == 1:
@@ -104,8 +106,8 @@ func pagesFor(total int64, size int) int { return int(min((total-1)/int64(size),
 // forget forgets the numbers: the list may have become shorter.
 func (l *list[T]) forget() { l.pages, l.longest = 0, 0 }
 
-// isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, the records that
-// came must allow that.
+// isBehindEnd reports whether the error of a page means that the list ends before it. Without numbers, the
+// records that came must allow that.
 func (l *list[T]) isBehindEnd(number int, mayEnd bool, err error) bool {
 	if l.pages > 0 {
 		return number > l.pages

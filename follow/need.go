@@ -33,8 +33,8 @@ func (s *scan[T]) needOfNextPage() need {
 	return notNeeded
 }
 
-// isAboveKnown reports whether the latest records are new if a known one stands below them. If the position has none,
-// each record is new.
+// isAboveKnown reports whether the latest records are new if a known one stands below them. If the
+// position has none, each record is new.
 func (s *scan[T]) isAboveKnown() bool {
 	isAnotherLeft := s.knownCount < min(s.window, len(s.position.known))
 	return s.knownCount == 0 || isAnotherLeft && s.unknown > 0

@@ -4,18 +4,18 @@ import "time"
 
 // Options configure a [Follower]. The zero value has the defaults.
 type Options struct {
-	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s. It is
-	// at most a year.
+	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s.
+	// It is at most a year.
 	PollInterval time.Duration
-	// SweepInterval is the time from one sweep to the next. A record that appears behind newer ones is delivered
-	// by the next sweep. 0 means 10 min.
+	// SweepInterval is the time from one sweep to the next. A record that appears behind newer ones is
+	// delivered by the next sweep. 0 means 10 min.
 	SweepInterval time.Duration
-	// Window is how many known records may stand above a new one when a sweep sees it. It should be more than
-	// the number of records that come within the sum of SweepInterval and the longest delay of a late record. 0
-	// means 200. It is at most 1,000,000.
+	// Window is how many known records may stand above a new one when a sweep sees it. It should be more
+	// than the number of records that come within the sum of SweepInterval and the longest delay of a late
+	// record. 0 means 200. It is at most 1,000,000.
 	Window int
-	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the error at
-	// level Warn with [slog.Default].
+	// OnError is called with each error after which Run goes on, in the goroutine of Run. nil logs the
+	// error at level Warn with [slog.Default].
 	OnError func(error)
 }
 

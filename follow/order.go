@@ -11,9 +11,9 @@ const (
 	newestLast
 )
 
-// orderOf returns the order of the records from the start of a list on. It compares neighbours by their creation times
-// or, if they have none, by their ids, which usually increase. Single times may be wrong, and the order of the list may
-// have nothing to do with them: so three quarters of the pairs must agree.
+// orderOf returns the order of the records from the start of a list on. It compares neighbours by their
+// creation times or, if they have none, by their ids, which usually increase. Single times may be wrong,
+// and the order of the list may have nothing to do with them: so three quarters of the pairs must agree.
 func orderOf[T any](items []item[T]) order {
 	rising, falling := 0, 0
 	for i := 1; i < len(items); i++ {
@@ -45,9 +45,10 @@ func compare(a, b entry) int {
 	return cmp.Compare(a.id, b.id)
 }
 
-// learnOrder finds out the order of a list by a scan, if it is not known. It reports whether the newest record was
-// searched at the wrong end. Without a number of pages, the other end cannot be found. After the first start, the order
-// is found only if the whole list is known, or was read: otherwise, old records at the other end would seem to be new.
+// learnOrder finds out the order of a list by a scan, if it is not known. It reports whether the newest
+// record was searched at the wrong end. Without a number of pages, the other end cannot be found. After
+// the first start, the order is found only if the whole list is known, or was read: otherwise, old records
+// at the other end would seem to be new.
 func (f *Follower[T]) learnOrder(l *list[T], s *scan[T]) (isWrongEnd bool) {
 	isSafe := !f.position.started || f.position.Whole || s.ending == atEnd
 	if f.position.Order != unknownOrder || l.pages == 0 || !isSafe {

@@ -26,8 +26,8 @@ type partialPage[T any] struct {
 
 var errNotInParts = errorf("it failed, and smaller pages do not have its records")
 
-// inParts reads a page in parts: one record may make it fail each time, for example if it is too long. A record that
-// fails is left out.
+// inParts reads a page in parts: one record may make it fail each time, for example if it is too long. A
+// record that fails is left out.
 func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], error) {
 	size := l.lengthOf(number)
 	p := &partialPage[T]{
@@ -59,8 +59,8 @@ func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], er
 	return p.page, nil
 }
 
-// read requests the parts. The first one and the last one may also have records of other pages, which are recognized by
-// their ids.
+// read requests the parts. The first one and the last one may also have records of other pages, which are
+// recognized by their ids.
 func (p *partialPage[T]) read(ctx context.Context) error {
 	if err := p.probe(ctx); err != nil {
 		return err
@@ -78,8 +78,8 @@ func (p *partialPage[T]) read(ctx context.Context) error {
 	return nil
 }
 
-// probe returns an error if the service is at fault. It requests a record that could be read before. At first, there is
-// none, and one of two records must succeed: the first one, or another one at random.
+// probe returns an error if the service is at fault. It requests a record that could be read before. At
+// first, there is none, and one of two records must succeed: the first one, or another one at random.
 func (p *partialPage[T]) probe(ctx context.Context) error {
 	if p.hasGood {
 		_, err := p.request(ctx, p.good, 1)

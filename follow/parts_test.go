@@ -714,8 +714,8 @@ func TestOutageCostsFewRequests(t *testing.T) {
 	}
 }
 
-// A record arrives every three seconds. Each page with the bad one fails, so that it would move to the next page while
-// the follower waits.
+// A record arrives every three seconds. Each page with the bad one fails, so that it would move to the
+// next page while the follower waits.
 func TestBadRecordOfAListThatGrowsStopsNoPoll(t *testing.T) {
 	for name, err := range map[string]*msgpush.APIError{
 		"of the service": {HTTPStatus: 500},

@@ -8,9 +8,9 @@ import (
 	"example.com/msgpush/internal/paging"
 )
 
-// poll makes a poll, and stores the new records. Its error was reported, unless ctx has ended or the stored position
-// has changed. In these two cases, the position of the follower may be ahead of the stored one, and is not used any
-// more: Run returns, or loads the stored one.
+// poll makes a poll, and stores the new records. Its error was reported, unless ctx has ended or the
+// stored position has changed. In these two cases, the position of the follower may be ahead of the stored
+// one, and is not used any more: Run returns, or loads the stored one.
 func (f *Follower[T]) poll(ctx context.Context) error {
 	if !f.position.started {
 		return f.firstStart(ctx)
@@ -47,8 +47,8 @@ func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*scan
 	return s, err
 }
 
-// readInward reads pages until the rules end the poll, or a page fails. It returns an error as newestPage does, or if
-// a page fails above all known records.
+// readInward reads pages until the rules end the poll, or a page fails. It returns an error as newestPage
+// does, or if a page fails above all known records.
 func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) (*scan[T], error) {
 	c, err := f.newestPage(ctx, l)
 	if err != nil {
@@ -90,7 +90,8 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 	}
 }
 
-// newestPage returns a cursor at the page with the newest record. It returns an error if ctx has ended, or if its page fails.
+// newestPage returns a cursor at the page with the newest record. It returns an error if ctx has ended, or
+// if its page fails.
 func (f *Follower[T]) newestPage(ctx context.Context, l *list[T]) (*cursor[T], error) {
 	f.steps.update(func(s *Status) { s.PollingSince = time.Now() })
 	c := &cursor[T]{

@@ -12,8 +12,8 @@ const positionVersion = 1
 
 // A position says which records are known. Its exported fields are stored as JSON.
 type position struct {
-	// Version and IDs are set in the text only. IDs holds the known ids, in the order in which they were seen last:
-	// the first one, and the difference of each other one from the one before.
+	// Version and IDs are set in the text only. IDs holds the known ids, in the order in which they were
+	// seen last: the first one, and the difference of each other one from the one before.
 	Version int     `json:"v"`
 	IDs     []int64 `json:"ids"`
 	// List is the Name of the pager.
@@ -92,8 +92,8 @@ func (p *position) add(e entry) {
 	p.Newest = max(p.Newest, e.created)
 }
 
-// remember makes the records of a scan known, and calls trim. The newest record comes first. It reports whether
-// a record was not known before.
+// remember makes the records of a scan known, and calls trim. The newest record comes first. It reports
+// whether a record was not known before.
 func (p *position) remember(entries []entry, number int) (hasNewlyKnown bool) {
 	for _, e := range slices.Backward(entries) {
 		hasNewlyKnown = hasNewlyKnown || !p.isKnown(e.id)

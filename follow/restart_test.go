@@ -298,7 +298,8 @@ func TestPositionIsShort(t *testing.T) {
 	})
 }
 
-// The service has deleted all records, for example after their retention. Others may have been deleted with them.
+// The service has deleted all records, for example after their retention. Others may have been deleted
+// with them.
 func TestRecordsAfterAnEmptyListAreNewWithAReportAlsoAfterARestart(t *testing.T) {
 	for name, at := range map[string]func(int64) msgpush.DateTime{
 		"with times":    created,

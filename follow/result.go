@@ -2,8 +2,8 @@ package follow
 
 import "slices"
 
-// A result says which records of a scan are new, become known or are missing. It is computed before the position
-// changes.
+// A result says which records of a scan are new, become known or are missing. It is computed before the
+// position changes.
 type result[T any] struct {
 	newItems  []item[T] // the new records, the oldest one first
 	late      int       // how many of them stand below a known record; they come first
@@ -60,8 +60,8 @@ func (s *scan[T]) isNew(index int) bool {
 	return index < s.upToKnown // a known one stands below
 }
 
-// coversList reports whether the latest sweep and this poll read the whole list. If that sweep found it empty,
-// each record is new.
+// coversList reports whether the latest sweep and this poll read the whole list. If that sweep found it
+// empty, each record is new.
 func (s *scan[T]) coversList() bool {
 	hasNone := len(s.position.known) == 0
 	return s.position.Whole && (hasNone || s.ending == atEnd)
@@ -70,8 +70,8 @@ func (s *scan[T]) coversList() bool {
 // isNoneLeft reports whether no known record was found in a list that had some.
 func (s *scan[T]) isNoneLeft() bool { return s.knownCount == 0 && len(s.position.known) > 0 }
 
-// missing returns an error if no known record is left, if records were missed or, in a sweep that was due, if the list
-// grew by more records than were found as new.
+// missing returns an error if no known record is left, if records were missed or, in a sweep that was due,
+// if the list grew by more records than were found as new.
 func (s *scan[T]) missing(res result[T]) error {
 	lacks := s.isSweep && res.hasGrowth && s.position.Total > 0 && res.growth > 0
 	missed := s.missed

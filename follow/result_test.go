@@ -393,8 +393,8 @@ func TestExistingRecordsThatTiesHideAreNotNew(t *testing.T) {
 	})
 }
 
-// For some seconds, each second response is of a server that lacks the newest record: it hides a record at the end of
-// each page.
+// For some seconds, each second response is of a server that lacks the newest record: it hides a record at
+// the end of each page.
 func TestExistingRecordsThatAServerThatIsBehindHidesAreNotNew(t *testing.T) {
 	for _, size := range []int{17, 20, 100} {
 		inBubble(t, fmt.Sprintf("pages of %d", size), func(t *testing.T) {

@@ -29,7 +29,8 @@ type scan[T any] struct {
 
 	ids   paging.IDSet // of the records that were read
 	items []item[T]    // the records, the newest one first, except the dropped ones
-	// newestDropped are the newest 2 × Window records, if records were dropped: a later poll reads them again.
+	// newestDropped are the newest 2 × Window records, if records were dropped: a later poll reads them
+	// again.
 	newestDropped []entry
 	hasUnknown    bool // an unknown record is on the latest page
 	knownCount    int  // known records
@@ -93,8 +94,8 @@ func (s *scan[T]) hasDropped() bool { return len(s.newestDropped) > 0 }
 // count.
 func (s *scan[T]) hasDepth() bool { return s.knownCount+s.missed+s.unknown >= 2*s.window }
 
-// endsSweep reports whether the poll was a sweep: it was due, or the poll went as far as one. If none is known, it has
-// read all that it will find.
+// endsSweep reports whether the poll was a sweep: it was due, or the poll went as far as one. If none is
+// known, it has read all that it will find.
 func (s *scan[T]) endsSweep() bool {
 	wentAsFar := s.knownCount == 0 || s.hasDepth()
 	return s.endsDueSweep() || wentAsFar && s.ending != cut

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// firstStart makes the existing records known, and stores the first position. The list is read until a scan has no
-// record that the ones before did not have: a service that sorts by a time may return records with the same time in
-// another order for each page, or one of its servers may be behind. Then some records are on no page. With another
-// page size, these are other records.
+// firstStart makes the existing records known, and stores the first position. The list is read until a
+// scan has no record that the ones before did not have: a service that sorts by a time may return records
+// with the same time in another order for each page, or one of its servers may be behind. Then some
+// records are on no page. With another page size, these are other records.
 func (f *Follower[T]) firstStart(ctx context.Context) error {
 	for n := range maxFirstScans {
 		hasNewlyKnown, err := f.readExisting(ctx, n)
@@ -51,7 +51,8 @@ func (f *Follower[T]) readExisting(ctx context.Context, n int) (hasNewlyKnown bo
 	return f.makeKnown(s.result()), nil
 }
 
-// withOtherSize returns the list with pages that are shorter by a number of records, unless the service rejects them.
+// withOtherSize returns the list with pages that are shorter by a number of records, unless the service
+// rejects them.
 func (f *Follower[T]) withOtherSize(ctx context.Context, n int) *list[T] {
 	size := cmp.Or(f.list.longest, f.list.pager.PageSize) // the service may send shorter pages than requested
 	other := newList(f.list.pager, max(1, size-n), f.steps)

@@ -17,13 +17,14 @@ type Status struct {
 	PollingSince time.Time
 	// Step is what runs: "request", "load" or "store". It is empty while the follower waits.
 	Step string
-	// StepSince is when the step began, or zero while the follower waits. Before Run, it is the time of New, and after
-	// Run, the time when Run returned.
+	// StepSince is when the step began, or zero while the follower waits. Before Run, it is the time of
+	// New, and after Run, the time when Run returned.
 	StepSince time.Time
 	// Omitted is the number of records that could not be decoded, in stored batches of this follower.
 	Omitted int64
-	// Err is the latest error of a request, of load or of store, if that fails now. If several of them fail, it is the
-	// error of the one that has failed for longest. It wraps [ErrMissing] if records are missing by the latest sweep.
+	// Err is the latest error of a request, of load or of store, if that fails now. If several of them
+	// fail, it is the error of the one that has failed for longest. It wraps [ErrMissing] if records are
+	// missing by the latest sweep.
 	Err error
 	// FailingSince is the time of the first error in a row.
 	FailingSince time.Time
@@ -36,8 +37,8 @@ type Status struct {
 //   - that wraps Err immediately, until the next sweep, if records are missing;
 //   - if a poll takes longer than limit: the list may grow faster than it can be read. Larger pages may help.
 //
-// An outage at the first start is an error, too. Before the limit has passed, Check may return nil although no poll has
-// succeeded: then LastPoll is zero.
+// An outage at the first start is an error, too. Before the limit has passed, Check may return nil
+// although no poll has succeeded: then LastPoll is zero.
 //
 // Send an alert for each error. Restart the program only for ErrHangs: an outage of the service or of the
 // database ends without a restart. The limit should be longer than a call with all its retries, and than a

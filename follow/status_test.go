@@ -243,7 +243,8 @@ func TestRetryAfterDelaysThePoll(t *testing.T) {
 	})
 }
 
-// The total is as it was at the beginning of the minute. With pages of 400 or more, each poll goes as far as a sweep.
+// The total is as it was at the beginning of the minute. With pages of 400 or more, each poll goes as far
+// as a sweep.
 func TestTotalThatIsCachedForAMinuteReportsNoMissingRecord(t *testing.T) {
 	for _, size := range []int{20, 400, 500} {
 		for _, every := range []time.Duration{9 * time.Second, 11 * time.Minute} {

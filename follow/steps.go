@@ -23,9 +23,10 @@ func (s *steps) markStep(step string) {
 	s.update(func(status *Status) { status.StepSince, status.Step = time.Now(), step })
 }
 
-// retry makes a step until it succeeds, but at most the given number of attempts: step gets the number of its
-// attempt, from 1. It also ends if ctx ends and, if the number is limited, at a Retry-After of more than a minute. It
-// reports each error. The wait after an error doubles, up to a minute. A longer Retry-After is kept.
+// retry makes a step until it succeeds, but at most the given number of attempts: step gets the number of
+// its attempt, from 1. It also ends if ctx ends and, if the number is limited, at a Retry-After of more
+// than a minute. It reports each error. The wait after an error doubles, up to a minute. A longer
+// Retry-After is kept.
 func (s *steps) retry(
 	ctx context.Context, c cause, attempts int, wait time.Duration, step func(n int) error,
 ) error {

@@ -10,8 +10,8 @@ type schedule struct {
 
 func (s *schedule) isDue(now time.Time) bool { return !now.Before(s.next) }
 
-// soon makes the next sweep due after a wait, at most the interval, if that is sooner than before. A sweep that is due
-// now waits, too: it has just failed.
+// soon makes the next sweep due after a wait, at most the interval, if that is sooner than before. A sweep
+// that is due now waits, too: it has just failed.
 func (s *schedule) soon(wait time.Duration) {
 	now := time.Now()
 	soon := now.Add(min(wait, s.interval))
@@ -20,8 +20,8 @@ func (s *schedule) soon(wait time.Duration) {
 	}
 }
 
-// sweepSoon makes a sweep due after a minute. If pages have failed for longer, it waits as long as they have failed, so
-// that they cost little.
+// sweepSoon makes a sweep due after a minute. If pages have failed for longer, it waits as long as they
+// have failed, so that they cost little.
 func (f *Follower[T]) sweepSoon() {
 	wait := firstSweepWait
 	if f.steps.areFailing(causeOtherPage) {
@@ -30,8 +30,8 @@ func (f *Follower[T]) sweepSoon() {
 	f.sweeps.soon(wait)
 }
 
-// endSweep reports missing records, and makes the others known that are not new. It reports whether one of these was
-// unknown.
+// endSweep reports missing records, and makes the others known that are not new. It reports whether one of
+// these was unknown.
 func (f *Follower[T]) endSweep(s *scan[T], res result[T]) (hasNewlyKnown bool) {
 	switch {
 	case res.missing != nil:

@@ -29,9 +29,9 @@ func Status(status int) Fault {
 	return Fault{kind: fmt.Sprintf("Status(%d)", status), respond: respond}
 }
 
-// Success returns a fault that responds with the envelope of a success, such as a page with a wrong total, or the
-// data of an operation that the server does not know: choose its path with [Fault.For]. If data is nil, the
-// envelope has no data member. Success panics if data cannot be encoded to JSON.
+// Success returns a fault that responds with the envelope of a success, such as a page with a wrong total,
+// or the data of an operation that the server does not know: choose its path with [Fault.For]. If data is
+// nil, the envelope has no data member. Success panics if data cannot be encoded to JSON.
 func Success(data any) Fault {
 	return static("Success", "application/json", mustEncode("Success", success(data)))
 }

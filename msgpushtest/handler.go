@@ -5,9 +5,9 @@ import (
 	"net/http/httptest"
 )
 
-// HandlerTransport returns a transport that passes each request to a handler in this process. In virtual time, the code
-// under test uses it for requests to another server, such as the target of a webhook. It is safe for concurrent use if
-// the handler is.
+// HandlerTransport returns a transport that passes each request to a handler in this process. In virtual
+// time, the code under test uses it for requests to another server, such as the target of a webhook. It is
+// safe for concurrent use if the handler is.
 func HandlerTransport(handler http.Handler) http.RoundTripper { return handlerTransport{handler} }
 
 type handlerTransport struct{ handler http.Handler }

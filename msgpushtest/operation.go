@@ -16,8 +16,8 @@ import (
 type operation struct {
 	// parameters are the names of the query parameters. A request must have each of them once.
 	parameters []string
-	// data returns the data of the response, or nil if it has none. query has the parameters. body is nil if the
-	// method is GET or if there are parameters, and JSON otherwise. data is called without mu.
+	// data returns the data of the response, or nil if it has none. query has the parameters. body is nil
+	// if the method is GET or if there are parameters, and JSON otherwise. data is called without mu.
 	data func(s *Server, query url.Values, body []byte) (any, *rejection)
 }
 

@@ -24,8 +24,8 @@ type Request struct {
 	Path      string
 	Query     url.Values
 	Header    http.Header
-	// Body is decoded JSON, with each number as a [json.Number]: compare members with Has. It is a string if the
-	// body is not JSON, and nil if it is empty.
+	// Body is decoded JSON, with each number as a [json.Number]: compare members with Has. It is a string
+	// if the body is not JSON, and nil if it is empty.
 	Body any
 }
 

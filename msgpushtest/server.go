@@ -60,8 +60,8 @@ type Server struct {
 	closed    chan struct{} // closed when Close begins
 	close     func()        // closes closed; may be called more than once
 
-	// These are held while a function of the test runs. They are channels: while a goroutine waits for a mutex,
-	// time does not pass in a synctest bubble.
+	// These are held while a function of the test runs. They are channels: while a goroutine waits for a
+	// mutex, time does not pass in a synctest bubble.
 	deciding chan struct{} // the functions of OnRequest and If
 	updating chan struct{} // the functions of Update and UpdateBetweenPages
 
@@ -191,8 +191,8 @@ func (s *Server) Client(opts ...msgpush.Option) *msgpush.Client {
 	opts = append(append(s.Options(), msgpush.WithRejectedKeyCodes(s.rejectedKeyCode)), opts...)
 	client, err := msgpush.NewClient(s.URL, s.AccessKey(), opts...)
 	if err != nil {
-		// opts may have WithAccessKeySource, which excludes a key. Only NewClient can find that out. A source of
-		// the server's key in front of opts would change the error of a rejected key.
+		// opts may have WithAccessKeySource, which excludes a key. Only NewClient can find that out. A
+		// source of the server's key in front of opts would change the error of a rejected key.
 		client, err = msgpush.NewClient(s.URL, "", opts...)
 	}
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package contract_test checks openapi.json, the bodies in testdata, the client and the fake server against each
-// other. It uses kin-openapi, and a client and a server that oapi-codegen generates from openapi.json.
+// Package contract_test checks openapi.json, the bodies in testdata, the client and the fake server
+// against each other. It uses kin-openapi, and a client and a server that oapi-codegen generates from
+// openapi.json.
 package contract_test
 
 import (

@@ -1,5 +1,5 @@
-// Package decoders checks that, with sonic or goccy/go-json as the decoder of WithUnmarshal, a client returns the
-// same as without.
+// Package decoders checks that, with sonic or goccy/go-json as the decoder of WithUnmarshal, a client
+// returns the same as without.
 package decoders
 
 import (

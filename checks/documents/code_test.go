@@ -202,7 +202,8 @@ func assertCodeRuns(t *testing.T, document string, replace ...*strings.Replacer)
 	return dir
 }
 
-// runGo runs the go command in this module, which requires msgpush and a database driver. It returns the output.
+// runGo runs the go command in this module, which requires msgpush and a database driver. It returns the
+// output.
 func runGo(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()

@@ -1,5 +1,5 @@
-// Package documents runs the Go code of README.md and docs, and checks that the documents leave out no operation,
-// example, dependency or version.
+// Package documents runs the Go code of README.md and docs, and checks that the documents leave out no
+// operation, example, dependency or version.
 package documents
 
 import (

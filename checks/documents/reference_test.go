@@ -105,7 +105,8 @@ func TestEveryLinkLeadsToAHeading(t *testing.T) {
 	assert.Greater(t, links, 50)
 }
 
-// assertHeading checks that a document exists, and that it has a heading with an anchor, unless the anchor is empty.
+// assertHeading checks that a document exists, and that it has a heading with an anchor, unless the anchor
+// is empty.
 func assertHeading(t *testing.T, documents map[string]string, name, anchor, from string) {
 	t.Helper()
 	if !assert.Contains(t, documents, name, from) || anchor == "" {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A database is a driver of a database with the table follow_position. It knows the statements of the package, and
-// one of save: INSERT INTO alerts. It makes one transaction after another.
+// A database is a driver of a database with the table follow_position. It knows the statements of the
+// package, and one of save: INSERT INTO alerts. It makes one transaction after another.
 type database struct {
 	hasNoTable  bool
 	mayNotAlter bool

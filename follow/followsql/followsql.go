@@ -30,12 +30,13 @@ type Position struct {
 	DB *sql.DB
 	// List distinguishes the list and its filter from others. You choose it.
 	List string
-	// Timeout is how long Load and a transaction of [Store] may take, so that a database that hangs does not stop the
-	// follower. 0 means a minute.
+	// Timeout is how long Load and a transaction of [Store] may take, so that a database that hangs does
+	// not stop the follower. 0 means a minute.
 	Timeout time.Duration
 }
 
-// Load is the function load of [follow.Follower.Run]. It inserts the row, and creates the table, unless they exist:
+// Load is the function load of [follow.Follower.Run]. It inserts the row, and creates the table, unless
+// they exist:
 //
 //	CREATE TABLE follow_position (list TEXT NOT NULL PRIMARY KEY, position TEXT NOT NULL)
 func (p Position) Load(ctx context.Context) (position string, err error) {
@@ -78,8 +79,9 @@ func (p Position) wrap(err error) error {
 	return fmt.Errorf("the row %q of the table follow_position: %w", p.List, err)
 }
 
-// Store returns the function store of [follow.Follower.Run]. In one transaction, it replaces the position, and calls
-// save with the batch, or it returns [follow.ErrReplaced]. If save returns an error, nothing is stored.
+// Store returns the function store of [follow.Follower.Run]. In one transaction, it replaces the position,
+// and calls save with the batch, or it returns [follow.ErrReplaced]. If save returns an error, nothing is
+// stored.
 func Store[T any](
 	p Position, save func(context.Context, *sql.Tx, follow.Batch[T]) error,
 ) func(context.Context, follow.Batch[T]) error {

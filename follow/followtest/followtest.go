@@ -12,17 +12,18 @@ import (
 	"example.com/msgpush/follow"
 )
 
-// CheckStore calls the functions of [follow.Follower.Run] as several processes do. Among the batches is one that is
-// stored already, and one with a position of 200 KiB, as random ids make it. The store must be empty, and records must
-// have different ids. CheckStore returns an error
+// CheckStore calls the functions of [follow.Follower.Run] as several processes do. Among the batches is
+// one that is stored already, and one with a position of 200 KiB, as random ids make it. The store must be
+// empty, and records must have different ids. CheckStore returns an error
 //
 //   - if load does not return the position that was stored last;
 //   - if store returns an error for a batch whose Previous is the stored position;
 //   - if store does not return [follow.ErrReplaced] for another batch;
-//   - if store returns nil for two batches with the same Previous that come at the same time, also at a first start.
+//   - if store returns nil for two batches with the same Previous that come at the same time, also at a
+//     first start.
 //
-// It does not see what store makes of the records. Afterwards, the caller looks for the row or the alert of each of
-// them, and of an omitted record with the id -1.
+// It does not see what store makes of the records. Afterwards, the caller looks for the row or the alert
+// of each of them, and of an omitted record with the id -1.
 func CheckStore[T any](
 	ctx context.Context,
 	load func(context.Context) (string, error), store func(context.Context, follow.Batch[T]) error,
@@ -85,8 +86,9 @@ func checkLoad(ctx context.Context, load func(context.Context) (string, error), 
 	return nil
 }
 
-// checkProcesses returns an error if several batches with the same Previous are stored. Each of them may also fail,
-// for example by a conflict of transactions: then Run calls store again. It returns the stored position.
+// checkProcesses returns an error if several batches with the same Previous are stored. Each of them may
+// also fail, for example by a conflict of transactions: then Run calls store again. It returns the stored
+// position.
 func checkProcesses[T any](
 	ctx context.Context,
 	load func(context.Context) (string, error), store func(context.Context, follow.Batch[T]) error,

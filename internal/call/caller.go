@@ -51,8 +51,8 @@ type RetryPolicy struct {
 // A Caller makes the calls of a client, which share its retry quota. It is safe for concurrent use.
 type Caller struct {
 	Config
-	// FixedKeys returns the key of a client without a key source. It is a function, since fmt and test libraries
-	// print unexported fields.
+	// FixedKeys returns the key of a client without a key source. It is a function, since fmt and test
+	// libraries print unexported fields.
 	FixedKeys func() redact.Keys
 
 	quota       *quota
@@ -89,8 +89,8 @@ type Spec struct {
 	Query      any    // as in msgpush.Request
 	Body       any    // as in msgpush.Request
 	Idempotent bool
-	// Decode decodes the body of a response with HTTP status 2xx, and returns an error unless it is a success.
-	// omitted is not nil if the response is a success and a part of it is left out.
+	// Decode decodes the body of a response with HTTP status 2xx, and returns an error unless it is a
+	// success. omitted is not nil if the response is a success and a part of it is left out.
 	Decode func(body []byte) (omitted, err error)
 }
 

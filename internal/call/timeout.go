@@ -54,8 +54,8 @@ func (c *Caller) attemptContext(s *state) (context.Context, context.CancelFunc) 
 // attemptErr returns the error of an attempt that failed with err. A timeout replaces err, since not every
 // transport returns the cause of a context.
 func (c *Caller) attemptErr(ctx context.Context, s *state, err error) error {
-	// A deadline of the caller counts, too: it often ends before the timeout of an attempt. Its cause may be any
-	// error.
+	// A deadline of the caller counts, too: it often ends before the timeout of an attempt. Its cause may
+	// be any error.
 	if s.resp == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		c.hasTimedOut.Store(true)
 	}

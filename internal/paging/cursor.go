@@ -209,13 +209,13 @@ func (cur *cursor) isCredible(p pageInfo) bool {
 	if p.records == 0 || includesPage || cur.isAnotherPage(p) {
 		return true
 	}
-	// By the total, the list ends before the end of this page. It may have become shorter, so that the service
-	// responded with records of an earlier page.
+	// By the total, the list ends before the end of this page. It may have become shorter, so that the
+	// service responded with records of an earlier page.
 	return p.newRecords+p.withoutID < p.records
 }
 
-// isAnotherPage reports whether the service has responded with page 1 or with its last page, since the requested page
-// does not exist any more.
+// isAnotherPage reports whether the service has responded with page 1 or with its last page, since the
+// requested page does not exist any more.
 func (cur *cursor) isAnotherPage(p pageInfo) bool {
 	return cur.countsFrom1 && 0 < p.pageNum && p.pageNum < p.number
 }
@@ -258,8 +258,8 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 	if promised == unknown {
 		return p.newRecords == 0 && !p.hasOnlyUnknown()
 	}
-	// The promised end may be wrong: some services report the records of one page, or a capped total. If a page of
-	// records was inserted, the page has no new record, but its own number.
+	// The promised end may be wrong: some services report the records of one page, or a capped total. If a
+	// page of records was inserted, the page has no new record, but its own number.
 	hasMoved := p.number > promised && p.number == p.pageNum
 	isFull := p.records >= cur.size && (p.newRecords > 0 || hasMoved)
 	goesOn := isFull && cur.hasIDs

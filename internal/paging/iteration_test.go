@@ -250,7 +250,8 @@ func TestInsertionsBehindATotalThatIsACapAreNotTheEnd(t *testing.T) {
 	assert.Equal(t, numbers(1, 16), delivered)
 }
 
-// A tie hides record 1999 from the first pass. The second one has 2,000 pages, and hardly any of them a new record.
+// A tie hides record 1999 from the first pass. The second one has 2,000 pages, and hardly any of them a
+// new record.
 func TestSecondPassReadsALongListToItsEnd(t *testing.T) {
 	delivered, err := iterate(t, func(number, size int) (*response, error) {
 		page, err := pageOf(numbers(1, 2000), number, size)
@@ -347,7 +348,8 @@ func TestPromisedPageThatDoesNotExistIsAnError(t *testing.T) {
 	assert.ElementsMatch(t, []int64{1, 2, 3, 4, 5}, delivered)
 }
 
-// A tie hides record 4 from the first pass. In the second one, with pages of one record, record 9 is inserted.
+// A tie hides record 4 from the first pass. In the second one, with pages of one record, record 9 is
+// inserted.
 func TestRecordThatIsInsertedInTheSecondPassHidesNoMissingOne(t *testing.T) {
 	delivered, err := collect(t, func(request, number int) (int64, []int64) {
 		switch {
@@ -439,8 +441,8 @@ func TestRepeatedPageWithOmittedRecordEndsIteration(t *testing.T) {
 	}
 }
 
-// The service may have failed, or most of the list was deleted. Without numbers, no response shows whether a page
-// should exist.
+// The service may have failed, or most of the list was deleted. Without numbers, no response shows whether
+// a page should exist.
 func TestErrorOfAPageThatIsNotTheLastOneIsReturned(t *testing.T) {
 	for _, total := range []int64{0, 20} {
 		it := New(Source[int64, int64]{

@@ -11,7 +11,8 @@ import (
 // ErrNoSuchPage is wrapped by an error that may mean that a page does not exist.
 var ErrNoSuchPage = errors.New("the page may not exist")
 
-// The errors of a success without data, or without a list. Some services respond so to a page that does not exist.
+// The errors of a success without data, or without a list. Some services respond so to a page that does
+// not exist.
 var (
 	ErrNoData = errs.Hide("data: expected a value, found none", ErrNoSuchPage, nil)
 	ErrNoList = errs.Hide("data.list: expected a list, found none", ErrNoSuchPage, nil)

@@ -32,9 +32,9 @@ func (p Response[T, O]) with(list []T, omitted []O) *Response[T, O] {
 
 // A Source is where an iteration gets its pages.
 type Source[T, O any] struct {
-	// Fetch returns a page, an error, or both. It is called concurrently if pages are prefetched. For the last page by
-	// the total, or a page behind it, an error that wraps ErrNoSuchPage stands for an empty page if it comes twice. If
-	// records are missing, it is part of the error of the iteration.
+	// Fetch returns a page, an error, or both. It is called concurrently if pages are prefetched. For the
+	// last page by the total, or a page behind it, an error that wraps ErrNoSuchPage stands for an empty
+	// page if it comes twice. If records are missing, it is part of the error of the iteration.
 	Fetch func(ctx context.Context, number, size int) (*Response[T, O], error)
 	// ID returns the id of a record. If it is nil, iteration does not recognize records.
 	ID func(T) int64

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two records are appended after page 3 was prefetched, and before page 2 was. The total of page 3 is no deletion.
+// Two records are appended after page 3 was prefetched, and before page 2 was. The total of page 3 is no
+// deletion.
 func TestPrefetchedPageThatIsOlderThanTheOneBeforeIsRequestedAgain(t *testing.T) {
 	var mu sync.Mutex
 	requests := map[int]int{}

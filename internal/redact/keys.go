@@ -103,7 +103,8 @@ func formsOf(key string) []string {
 // escapeInURL matches an escaped byte. Some encoders, such as the ones of .NET, write small letters.
 var escapeInURL = regexp.MustCompile("%[0-9A-F]{2}")
 
-// Characters that URLEncoder of Java and encodeURIComponent of JavaScript escape otherwise than [url.QueryEscape].
+// Characters that URLEncoder of Java and encodeURIComponent of JavaScript escape otherwise than
+// [url.QueryEscape].
 var (
 	ofJava       = strings.NewReplacer("%2A", "*", "~", "%7E")
 	ofJavaScript = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*", "+", "%20")
@@ -143,9 +144,9 @@ func (k *Keys) replace(text string) string {
 	return text
 }
 
-// JSON returns JSON with the keys redacted in its names, strings and numbers. These are decoded first, since
-// encoders escape different characters. It returns raw itself if nothing changes, or if it is not JSON. Of members
-// with the same name, it keeps one.
+// JSON returns JSON with the keys redacted in its names, strings and numbers. These are decoded first,
+// since encoders escape different characters. It returns raw itself if nothing changes, or if it is not
+// JSON. Of members with the same name, it keeps one.
 func (k *Keys) JSON(raw json.RawMessage) json.RawMessage {
 	if !json.Valid(raw) || !k.isIn(raw) {
 		return raw

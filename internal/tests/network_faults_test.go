@@ -218,8 +218,8 @@ func (tt lostRequest) run(t *testing.T, user, url string) {
 	assert.EqualValues(t, tt.arrived, arrived.Load())
 }
 
-// closeAfterReading returns a handler that closes the connection when it has read the request. It only responds
-// to an earlier call.
+// closeAfterReading returns a handler that closes the connection when it has read the request. It only
+// responds to an earlier call.
 func closeAfterReading(arrived *atomic.Int32) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/earlier" {

@@ -314,7 +314,8 @@ func TestTimeoutsOfSlowServiceCloseNoIdleConnections(t *testing.T) {
 	})
 }
 
-// After a failover, each idle connection is reset when it is used: five attempts would not outlast eight of them.
+// After a failover, each idle connection is reset when it is used: five attempts would not outlast eight
+// of them.
 func TestResetOfAReusedConnectionCostsAReadNoAttempt(t *testing.T) {
 	for _, kind := range fixtures.KindsOfCalls() {
 		if !kind.Idempotent {

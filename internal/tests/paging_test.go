@@ -215,7 +215,8 @@ func TestReportedNumbersDoNotOverflow(t *testing.T) {
 	}
 }
 
-// deliveredOf returns how many records a pager delivers, up to a maximum, before it reports that some are missing.
+// deliveredOf returns how many records a pager delivers, up to a maximum, before it reports that some are
+// missing.
 func deliveredOf(t *testing.T, pager fixtures.Pager, most int) (delivered int) {
 	t.Helper()
 	for _, err := range pager.All(t.Context()) {

@@ -23,15 +23,15 @@ import (
 type Call struct {
 	// Operation is the name of the operation, as msgpush.Operation.String returns it.
 	Operation string
-	// Do calls the operation with arguments that the fake server accepts with its sample records. Of a list, it
-	// returns the first page.
+	// Do calls the operation with arguments that the fake server accepts with its sample records. Of a
+	// list, it returns the first page.
 	Do func(context.Context, *msgpush.Client) (any, error)
 	// Data is the type that a success returns a pointer to, such as msgpush.MailChannel, or nil.
 	Data reflect.Type
 	// Body is the type of the struct that describes the request, such as msgpush.PageRequest, or nil.
 	Body reflect.Type
-	// List requests a page of a list. Pages iterates over it, with a page size, and prefetches. They are nil for
-	// other operations.
+	// List requests a page of a list. Pages iterates over it, with a page size, and prefetches. They are
+	// nil for other operations.
 	List  func(context.Context, *msgpush.Client, msgpush.PageRequest) (any, error)
 	Pages func(_ context.Context, _ *msgpush.Client, pageSize, prefetch int) iter.Seq2[any, error]
 }
