@@ -429,8 +429,9 @@ func ExampleRetryPolicy() {
 	}
 	fmt.Println(len(service.Requests()), "requests of 10 calls")
 	fmt.Println(err)
-	// Output: 15 requests of 10 calls msgpush: MPList: HTTP 503 Service Unavailable (1 attempt; POST
-	// /api/open/mp/list; the retry quota is used up)
+	// Output:
+	// 15 requests of 10 calls
+	// msgpush: MPList: HTTP 503 Service Unavailable (1 attempt; POST /api/open/mp/list; the retry quota is used up)
 }
 
 func ExampleUnimplementedError() {
@@ -440,8 +441,9 @@ func ExampleUnimplementedError() {
 	err := client.AccessKeyObtain(context.Background())
 	fmt.Println(errors.Is(err, errors.ErrUnsupported))
 	fmt.Println(err)
-	// Output: true msgpush: AccessKeyObtain: not implemented, since the API document only names it
-	// ("access key: obtain"): use msgpush.Call if you know its path
+	// Output:
+	// true
+	// msgpush: AccessKeyObtain: not implemented, since the API document only names it ("access key: obtain"): use msgpush.Call if you know its path
 }
 
 // The key is fetched for the first call, before it expires, and after a rejection.
@@ -599,8 +601,7 @@ func ExampleWithLogger() {
 	}))
 	client := service.Client(msgpush.WithLogger(logger))
 	_, _ = client.MPList(context.Background(), msgpush.PageRequest{})
-	// Output: level=DEBUG msg="msgpush: attempt" operation=MPList method=POST path=/api/open/mp/list
-	// attempt=1 status=200 bytes=93 code=200
+	// Output: level=DEBUG msg="msgpush: attempt" operation=MPList method=POST path=/api/open/mp/list attempt=1 status=200 bytes=93 code=200
 }
 
 // Read the header of a success: the context holds the place for it.

@@ -2,6 +2,7 @@ package msgpush
 
 import (
 	"cmp"
+	"slices"
 
 	"example.com/msgpush/internal/call"
 )
@@ -22,9 +23,6 @@ type Operation struct {
 // Specified reports whether the API document specifies the operation.
 func (o Operation) Specified() bool { return o.Path != "" }
 
-// stub returns the error of a method whose operation the API document only names.
-func (o Operation) stub() error { return &UnimplementedError{o} }
-
 // spec describes the request of a call of the operation. It is not marked as idempotent. net/http may still
 // send a GET twice: the doc comment of a method that changes something with a GET must say so.
 func (o Operation) spec(query, body any) call.Spec {
@@ -43,30 +41,12 @@ func (o Operation) String() string { return cmp.Or(o.Name, o.Title) }
 // Operations returns the specified operations, the operations that are named only, and the groups whose
 // operations are not named (docs/interface.md#named-operations). The caller may change the slice.
 func Operations() []Operation {
-	all := []Operation{
-		opMailDetail,
-		opMPList,
-		opForwardRuleList,
-		opForwardLogList,
-
-		opForwardRuleDetail, opForwardRuleCreate, opForwardRuleModify, opForwardRuleDelete,
-		opForwardRuleSetEnabled, opForwardRuleTest, opForwardRuleMode, opForwardRuleSetMode,
-		opForwardLogDetail,
-		opWebhookList, opWebhookDetail, opWebhookCreate, opWebhookModify,
-		opEnterpriseAppList, opMailList, opAccessKeyObtain,
-
+	specified := []Operation{opMailDetail, opMPList, opForwardRuleList, opForwardLogList}
+	groups := []Operation{
 		{Title: "access key"}, {Title: "messages"}, {Title: "user"}, {Title: "message tokens"},
 		{Title: "groups"}, {Title: "group users"}, {Title: "function settings"}, {Title: "friends"},
 		{Title: "preprocessing"}, {Title: "image management"},
 		{Title: "companion form product"}, {Title: "companion document product"}, {Title: "companion table product"},
 	}
-	var specified, others []Operation
-	for _, op := range all { // an operation moves to the specified ones as soon as it has a path
-		if op.Specified() {
-			specified = append(specified, op)
-		} else {
-			others = append(others, op)
-		}
-	}
-	return append(specified, others...)
+	return slices.Concat(specified, namedOperations, groups)
 }

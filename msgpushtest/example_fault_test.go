@@ -26,11 +26,11 @@ func ExampleFault() {
 		_, err := client.MPList(context.Background(), msgpush.PageRequest{})
 		fmt.Println(err)
 	}
-	// Output: msgpush: MPList: HTTP 503 Service Unavailable (retry after 5s; 1 attempt; POST
-	// /api/open/mp/list) msgpush: MPList: HTTP 200, code 1001: quota exceeded (1 attempt) msgpush: MPList:
-	// HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt; POST
-	// http://use-server-options.test/api/open/mp/list) msgpush: MPList: reading the response from
-	// http://use-server-options.test: unexpected EOF (1 attempt; POST /api/open/mp/list)
+	// Output:
+	// msgpush: MPList: HTTP 503 Service Unavailable (retry after 5s; 1 attempt; POST /api/open/mp/list)
+	// msgpush: MPList: HTTP 200, code 1001: quota exceeded (1 attempt)
+	// msgpush: MPList: HTTP 302 Found (redirect to https://login.example.com/, not followed; 1 attempt; POST http://use-server-options.test/api/open/mp/list)
+	// msgpush: MPList: reading the response from http://use-server-options.test: unexpected EOF (1 attempt; POST /api/open/mp/list)
 }
 
 func ExampleFault_For() {
@@ -81,9 +81,9 @@ func ExampleBadRecord() {
 	page, err := srv.Client().ForwardLogList(context.Background(), msgpush.ForwardLogRequest{})
 	fmt.Println(err)
 	fmt.Println(len(page.List), "records,", page.Omitted[0].ID, "is left out")
-	// Output: msgpush: ForwardLogList: HTTP 200: cannot decode the response: 1 of 20 records left out:
-	// data.list[1].createTime (id 9063): expected string, found object (content type "application/json"; 1
-	// attempt) 19 records, 9063 is left out
+	// Output:
+	// msgpush: ForwardLogList: HTTP 200: cannot decode the response: 1 of 20 records left out: data.list[1].createTime (id 9063): expected string, found object (content type "application/json"; 1 attempt)
+	// 19 records, 9063 is left out
 }
 
 // The fake server does not know these operations: faults serve them. The specified operations

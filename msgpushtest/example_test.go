@@ -39,8 +39,9 @@ func ExampleNew() {
 	fmt.Println(page.Total, err)
 
 	srv.Inject(msgpushtest.Status(503)) // is never used, so the test fails
-	// Output: 5 <nil> msgpushtest: the fault Status(503) for every operation was never used: send a
-	// request that uses it, or call ClearFaults
+	// Output:
+	// 5 <nil>
+	// msgpushtest: the fault Status(503) for every operation was never used: send a request that uses it, or call ClearFaults
 }
 
 func ExampleFailOnRejection() {
@@ -49,8 +50,7 @@ func ExampleFailOnRejection() {
 
 	srv := msgpushtest.New(t, msgpushtest.FailOnRejection())
 	_, _ = srv.Client().MailDetail(context.Background(), "7") // such as code under test that ignores the error
-	// Output: msgpushtest: the server rejected GET /api/open/mail/detail: code 404: there is no record
-	// with the mailId "7"
+	// Output: msgpushtest: the server rejected GET /api/open/mail/detail: code 404: there is no record with the mailId "7"
 }
 
 func ExampleNewServer() {

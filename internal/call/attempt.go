@@ -27,7 +27,7 @@ func (c *Caller) attempt(s *state, req *http.Request) (*http.Response, error) {
 func (s *state) beginAttempt() {
 	s.attempts++
 	s.earlierMayBeProcessed = s.earlierMayBeProcessed || s.mayBeProcessed
-	s.attempt = attempt{start: time.Now()}
+	s.attemptState = attemptState{start: time.Now()}
 }
 
 // send sends the request of an attempt, and reads the body of its response.

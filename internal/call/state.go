@@ -10,7 +10,7 @@ import (
 
 // A state belongs to one call, and is shared by its attempts. Only the goroutine of the call uses it.
 type state struct {
-	attempt // the current one
+	attemptState // of the current attempt
 
 	ctx        context.Context // of the requests
 	deadline   time.Time       // by the timeout of the call; zero: none
@@ -28,11 +28,13 @@ type state struct {
 	last                  *Failure      // of the latest attempt that did not fail because the context had ended
 	wait                  time.Duration // before the next attempt
 	retryAt               time.Time     // when the wait ends, even if an observer takes long
-	final                 *Failure      // of the call; nil: it succeeds, or it has not ended
+	// final is the failure of the call. prepare or decide returns it, before the retrier stops. If it is nil then, the
+	// call has succeeded or, with an error of the retrier, the context has ended during a wait.
+	final *Failure
 }
 
-// An attempt is the part of a state that begins anew with each attempt.
-type attempt struct {
+// An attemptState is the part of a state that begins anew with each attempt.
+type attemptState struct {
 	start          time.Time      // when the request was handed to the transport
 	dialFailed     bool           // no connection could be made for it
 	mayBeProcessed bool           // the service may have processed it
