@@ -19,8 +19,8 @@ import (
 //   - "canceled", "timeout": a context was canceled, or a timeout or deadline has passed
 //   - "no_response": any other [*RequestError]
 //   - "inconsistent_list": [ErrInconsistentList], of an iteration
-//   - "records_missing", "record_unreadable", "store_failed", "replaced", "hangs": ErrMissing,
-//     ErrUnreadable, ErrStore, ErrReplaced and ErrHangs of package follow
+//   - "records_missing", "record_unreadable", "store_failed", "replaced", "hangs", "slow": ErrMissing,
+//     ErrUnreadable, ErrStore, ErrReplaced, ErrHangs and ErrSlow of package follow
 //   - "other": any other error, for example if an argument is invalid
 func Outcome(err error) string {
 	apiErr, isErrorResponse := errors.AsType[*APIError](err)

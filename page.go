@@ -18,7 +18,13 @@ var ErrOmitted = errors.New("msgpush: records left out")
 //
 // If some records of a response cannot be decoded, the methods of [Client] and Call[Page[T]] return the page
 // with the other records, and also a [*DecodeError] that names up to three of the records that are left out.
-// If no record can be decoded, List is empty.
+// If no record can be decoded, List is empty. So check the page first:
+//
+//	page, err := client.ForwardLogList(ctx, msgpush.ForwardLogRequest{})
+//	if page == nil {
+//		return err
+//	}
+//	for _, record := range page.List { ... } // also if err is not nil
 type Page[T any] struct {
 	// PageNum is the number of this page.
 	PageNum int `json:"pageNum"`

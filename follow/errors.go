@@ -25,6 +25,10 @@ var ErrUnreadable = errs.NewLabeled("cannot be read", "record_unreadable")
 // request, load or store does not return, or Run was not called or has returned. Restart the program.
 var ErrHangs = errs.NewLabeled("no step has ended", "hangs")
 
+// ErrSlow is wrapped by the error of [Status.Check] if a poll takes longer than its limit: the list may grow
+// faster than it can be read. Larger pages may help.
+var ErrSlow = errs.NewLabeled("the poll has not ended", "slow")
+
 const prefix = "msgpush: following a list: "
 
 // errorf returns an error of this package.

@@ -20,6 +20,7 @@ func TestOutcomeNamesErrorsOfThisPackage(t *testing.T) {
 		follow.ErrStore:      "store_failed",
 		follow.ErrReplaced:   "replaced",
 		follow.ErrHangs:      "hangs",
+		follow.ErrSlow:       "slow",
 	} {
 		assert.Equal(t, want, msgpush.Outcome(fmt.Errorf("of a program: %w", err)))
 	}

@@ -35,7 +35,7 @@ type Status struct {
 //   - that wraps [ErrHangs] if no step has ended for longer than limit;
 //   - that wraps Err if there has been an error for longer than limit;
 //   - that wraps Err immediately, until the next sweep, if records are missing;
-//   - if a poll takes longer than limit: the list may grow faster than it can be read. Larger pages may help.
+//   - that wraps [ErrSlow] if a poll takes longer than limit.
 //
 // An outage at the first start is an error, too. Before the limit has passed, Check may return nil
 // although no poll has succeeded: then LastPoll is zero.
@@ -58,7 +58,7 @@ func (s Status) Check(limit time.Duration) error {
 	}
 	isSlow := !s.PollingSince.IsZero() && time.Since(s.PollingSince) > limit
 	if isSlow {
-		return errorf("the poll since %s has not ended: the list may grow too fast", s.PollingSince.UTC().Format(layout))
+		return errorf("%w since %s: the list may grow too fast", ErrSlow, s.PollingSince.UTC().Format(layout))
 	}
 	return nil
 }

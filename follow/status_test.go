@@ -452,7 +452,9 @@ func TestCheckFailsIfTheListGrowsFasterThanItIsRead(t *testing.T) {
 		r, _ := startOn(t, s)
 		wait(time.Minute)
 		require.NoError(t, r.Status().Err)
-		assert.EqualError(t, r.Status().Check(30*time.Second), "msgpush: following a list: the poll since "+
-			r.Status().PollingSince.UTC().Format("2006-01-02 15:04:05 MST")+" has not ended: the list may grow too fast")
+		err := r.Status().Check(30 * time.Second)
+		assert.ErrorIs(t, err, follow.ErrSlow)
+		assert.EqualError(t, err, "msgpush: following a list: the poll has not ended since "+
+			r.Status().PollingSince.UTC().Format("2006-01-02 15:04:05 MST")+": the list may grow too fast")
 	})
 }
