@@ -370,7 +370,7 @@ func TestPlaceOfARecordThatCannotBeDecodedDecidesWhetherItIsNew(t *testing.T) {
 func TestBadRecordInAShortListOfAServiceThatFailsBehindTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1, 1)}
-		_, db := startOn(t, s)
+		r, db := startOn(t, s)
 		isBad := s.failsWith(3)
 		s.setFail(func(number int) error {
 			if (number-1)*s.size >= len(s.list) {
@@ -381,6 +381,7 @@ func TestBadRecordInAShortListOfAServiceThatFailsBehindTheEnd(t *testing.T) {
 		s.prepend(2, 3, 4)
 		wait(time.Hour)
 		assert.Equal(t, []int64{2, 4}, db.stored())
+		assert.Len(t, unreadable(r), 1)
 	})
 }
 
