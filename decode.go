@@ -171,13 +171,13 @@ func describe(err error, t reflect.Type) error {
 		if isTypeErr {
 			reason = found(typeErr)
 		}
-		return errs.Hide("expected a JSON envelope, "+reason, err, isOwnError)
+		return errs.HideExcept("expected a JSON envelope, "+reason, err, isOwnError)
 	}
 	member := "data"
 	if isTypeErr {
 		member = cmp.Or(lenient.KnownPath(t, typeErr.Field), member)
 	}
-	return errs.Hide(member+": "+reasonOf(err), err, isOwnError)
+	return errs.HideExcept(member+": "+reasonOf(err), err, isOwnError)
 }
 
 // nameInJSON returns the name of the JSON that a kind of Go values needs.

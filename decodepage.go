@@ -183,7 +183,7 @@ func describeRecord[T any](index int, id string, err error) error {
 	}
 	// Not with fmt, which allocates more: a page may have hundreds of thousands of bad records.
 	text := "data.list[" + strconv.Itoa(index) + "]" + strings.TrimSuffix(member, ".") + shownID + ": " + reasonOf(err)
-	return errs.Hide(text, err, isOwnError)
+	return errs.HideExcept(text, err, isOwnError)
 }
 
 // maxNamed is the number of records that an error names.
@@ -196,5 +196,5 @@ func omittedError(omitted []OmittedRecord, records int) error {
 		named = append(named, record.Err.Error())
 	}
 	text := fmt.Sprintf("%d of %d records left out: %s", len(omitted), records, strings.Join(named, "; "))
-	return errs.Hide(text, errors.Join(ErrOmitted, omitted[0].Err), nil)
+	return errs.Hide(text, errors.Join(ErrOmitted, omitted[0].Err))
 }

@@ -41,7 +41,7 @@ func newError(f *call.Failure) error {
 			Body:       f.Body,
 			Retryable:  f.Transient,
 			Attempts:   f.Attempts,
-			Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause, nil),
+			Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause),
 			Remarks:    remarks,
 		}
 	default: // call.NoResponse
@@ -50,7 +50,7 @@ func newError(f *call.Failure) error {
 			Retryable:    f.Transient,
 			NotProcessed: f.NotProcessed,
 			Attempts:     f.Attempts,
-			Err:          errs.Hide(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
+			Err:          errs.HideExcept(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
 			Last:         newError(f.Previous),
 			Remarks:      remarks,
 		}
@@ -87,7 +87,7 @@ func operationName(operation string, keys *redact.Keys) string {
 // argumentError returns the error of a call whose request cannot be sent.
 func argumentError(operation string, keys *redact.Keys, err error) error {
 	text := "msgpush: " + operationName(operation, keys) + ": " + causeText(err, "", keys)
-	return errs.Hide(text, err, isOwnError)
+	return errs.HideExcept(text, err, isOwnError)
 }
 
 // message returns the msg of an error response, or an excerpt if the msg is not a string or the body is not

@@ -146,7 +146,7 @@ func (p Pager[T]) source() paging.Source[T, OmittedRecord] {
 	fetch := func(ctx context.Context, number, size int) (*paging.Response[T, OmittedRecord], error) {
 		if errs.OfContext(ctx) != nil {
 			cause := errs.WithCause(ctx)
-			return nil, errs.Hide(cause.Error(), cause, isOwnError)
+			return nil, errs.HideExcept(cause.Error(), cause, isOwnError)
 		}
 		page, err := p.Fetch(ctx, PageRequest{Current: number, PageSize: size})
 		return (*paging.Response[T, OmittedRecord])(page), err

@@ -117,7 +117,7 @@ func (s *KeySource) report(failure error) {
 		keys.Add(f.key)
 	}
 	keys.Add(s.state.get().current.key)
-	s.cfg.OnError(errs.Hide("access key: "+keys.Text(failure.Error()), failure, nil))
+	s.cfg.OnError(errs.Hide("access key: "+keys.Text(failure.Error()), failure))
 }
 
 // reportOther is OnError of the cache. It ignores the failures of fetches of this replica, which have been

@@ -149,5 +149,5 @@ func (p *partialPage[T]) readRecords(ctx context.Context, from, to int) error {
 func unreadableAt(offset int, err error) error {
 	cause := strings.TrimPrefix(err.Error(), "msgpush: ")
 	text := fmt.Sprintf("%sthe record at the offset %d %v: %s", prefix, offset, ErrUnreadable, cause)
-	return errs.Hide(text, errors.Join(ErrUnreadable, err), nil)
+	return errs.Hide(text, errors.Join(ErrUnreadable, err))
 }

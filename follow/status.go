@@ -54,7 +54,7 @@ func (s Status) Check(limit time.Duration) error {
 	if isTooLong || errors.Is(s.Err, ErrMissing) {
 		cause := strings.TrimPrefix(strings.TrimPrefix(s.Err.Error(), prefix), "msgpush: ")
 		text := prefix + "failing since " + s.FailingSince.UTC().Format(layout) + ": " + cause
-		return errs.Hide(text, s.Err, nil)
+		return errs.Hide(text, s.Err)
 	}
 	isSlow := !s.PollingSince.IsZero() && time.Since(s.PollingSince) > limit
 	if isSlow {

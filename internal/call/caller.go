@@ -78,7 +78,7 @@ func NewCaller(config Config, keys redact.Keys) *Caller {
 
 // timeoutError returns an error that matches [context.DeadlineExceeded].
 func timeoutError(format string, d time.Duration) error {
-	return errs.Hide(fmt.Sprintf(format, d), context.DeadlineExceeded, nil)
+	return errs.Hide(fmt.Sprintf(format, d), context.DeadlineExceeded)
 }
 
 // A Spec describes the request of a call, and how its response is decoded.
@@ -105,11 +105,11 @@ type Result struct {
 // secret.
 func (c *Caller) Do(ctx context.Context, spec Spec) (Result, error) {
 	s := &state{spec: spec, keys: c.FixedKeys()}
-	err := c.do(ctx, s)
+	err := c.run(ctx, s)
 	return Result{s.progress(), s.final, s.omitted}, err
 }
 
-func (c *Caller) do(ctx context.Context, s *state) error {
+func (c *Caller) run(ctx context.Context, s *state) error {
 	if ctx == nil {
 		return errors.New("the context is nil")
 	}

@@ -134,10 +134,10 @@ func (f *Failure) setUndecodable(b rejectedBody) {
 func (b rejectedBody) cause() error {
 	switch {
 	case b.unreadableErr != nil:
-		return errs.Hide(b.unreadableErr.Error(), b.decodeErr, nil)
+		return errs.Hide(b.unreadableErr.Error(), b.decodeErr)
 	case b.endsEarly():
 		text := fmt.Sprintf("the JSON ends too early, after %d bytes", len(b.bytes))
-		return errs.Hide(text, errors.Join(b.jsonErr, b.decodeErr), nil)
+		return errs.Hide(text, errors.Join(b.jsonErr, b.decodeErr))
 	default:
 		return b.decodeErr
 	}

@@ -72,12 +72,7 @@ func (c *Caller) nextKey(s *state) (final *Failure) {
 		return s.ended("")
 	}
 	begin := time.Now()
-	key, err := c.Source(s.ctx, s.rejectedKey)
-	isKnown := s.keys.Has(key) // and has been checked
-	if err == nil && !isKnown {
-		err = httpspec.CheckKey("the key", key)
-	}
-	s.keys.Add(key) // also after an error, whose text may contain it
+	key, err := c.fetchKey(s)
 	ended := s.endErr()
 	switch {
 	case err == nil && s.hasReplacedKey() && key == s.rejectedKey: // s.last is the rejection
@@ -90,8 +85,19 @@ func (c *Caller) nextKey(s *state) (final *Failure) {
 	case ended != nil && (err == nil || s.isOfContext(err)):
 		return s.ended(step)
 	case err != nil:
-		return s.stopped(step, errs.Hide(err.Error(), errors.Join(c.ErrNoAccessKey, err, ended), nil))
+		return s.stopped(step, errs.Hide(err.Error(), errors.Join(c.ErrNoAccessKey, err, ended)))
 	}
 	s.key = key
 	return nil
+}
+
+// fetchKey gets a key from the source, and checks it.
+func (c *Caller) fetchKey(s *state) (string, error) {
+	key, err := c.Source(s.ctx, s.rejectedKey)
+	isKnown := s.keys.Has(key) // and has been checked
+	if err == nil && !isKnown {
+		err = httpspec.CheckKey("the key", key)
+	}
+	s.keys.Add(key) // also after an error, whose text may contain it
+	return key, err
 }

@@ -17,9 +17,13 @@ type hidden struct {
 	isExcluded func(target any) bool
 }
 
-// Hide returns an error that wraps cause, and has text in place of the text of cause. [errors.Is] and
-// [errors.As] find no target in it for which isExcluded returns true. isExcluded may be nil.
-func Hide(text string, cause error, isExcluded func(target any) bool) error {
+// Hide returns an error that wraps cause, and has text in place of the text of cause.
+func Hide(text string, cause error) error {
+	return HideExcept(text, cause, func(any) bool { return false })
+}
+
+// HideExcept is like Hide, but [errors.Is] and [errors.As] find no target for which isExcluded returns true.
+func HideExcept(text string, cause error, isExcluded func(target any) bool) error {
 	return &hidden{text, cause, isExcluded}
 }
 
@@ -30,12 +34,10 @@ func (e *hidden) Format(f fmt.State, verb rune) { Format(f, verb, e.text) }
 
 // Is reports whether the cause matches target. There is no method Unwrap, which would let [errors.Is] and
 // [errors.As] find excluded targets.
-func (e *hidden) Is(target error) bool { return !e.excludes(target) && errors.Is(e.cause, target) }
+func (e *hidden) Is(target error) bool { return !e.isExcluded(target) && errors.Is(e.cause, target) }
 
 // As finds the error types of the cause, unless they are excluded.
-func (e *hidden) As(target any) bool { return !e.excludes(target) && errors.As(e.cause, target) }
-
-func (e *hidden) excludes(target any) bool { return e.isExcluded != nil && e.isExcluded(target) }
+func (e *hidden) As(target any) bool { return !e.isExcluded(target) && errors.As(e.cause, target) }
 
 // Format formats the text of an error with the verb and the flags that the error is printed with.
 func Format(f fmt.State, verb rune, text string) {

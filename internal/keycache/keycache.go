@@ -275,12 +275,12 @@ func (c *Cache) report(err error, key string) error {
 	c.mu.Unlock()
 	text := keys.Text(err.Error())
 	if c.OnError != nil {
-		c.OnError(errs.Hide("access key: "+text, err, nil))
+		c.OnError(errs.Hide("access key: "+text, err))
 	}
 	if _, isPanic := err.(*errs.Panic); isPanic { //nolint:errorlint // not wrapped
 		return err
 	}
-	return errs.Hide(text, err, nil)
+	return errs.Hide(text, err)
 }
 
 // Set implements msgpush.AccessKeyCache.Set.

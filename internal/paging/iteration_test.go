@@ -14,7 +14,7 @@ import (
 var (
 	errInconsistent = errors.New("msgpush: inconsistent list")
 	errBad          = errors.New("a record cannot be decoded")
-	errNoPage       = errs.Hide("HTTP 404", ErrNoSuchPage, nil)
+	errNoPage       = errs.Hide("HTTP 404", ErrNoSuchPage)
 )
 
 type response = Response[int64, int64]

@@ -14,8 +14,8 @@ var ErrNoSuchPage = errors.New("the page may not exist")
 // The errors of a success without data, or without a list. Some services respond so to a page that does
 // not exist.
 var (
-	ErrNoData = errs.Hide("data: expected a value, found none", ErrNoSuchPage, nil)
-	ErrNoList = errs.Hide("data.list: expected a list, found none", ErrNoSuchPage, nil)
+	ErrNoData = errs.Hide("data: expected a value, found none", ErrNoSuchPage)
+	ErrNoList = errs.Hide("data.list: expected a list, found none", ErrNoSuchPage)
 )
 
 // MayMeanNoSuchPage reports whether an error response with an HTTP status and a code may mean that a page
