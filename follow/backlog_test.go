@@ -168,3 +168,43 @@ func TestOldRecordsAreNotNewIfALongCatchUpIsDeleted(t *testing.T) {
 		assert.Equal(t, numbers(11, 12_000), db.stored())
 	})
 }
+
+// Their ids are more than a position keeps, and those of the known records above them are still needed.
+func TestKnownRecordsAboveABurstOfLateOnesStayKnown(t *testing.T) {
+	for name, pause := range map[string]time.Duration{
+		"a new record in the same poll": 0,
+		"a new record in a later poll":  5 * time.Minute,
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &service{list: numbers(1000, 1)}
+			r, db := start(t, s.pager(100), follow.Options{Window: 20})
+			wait(time.Minute)
+			s.change(func(list []int64) []int64 { return slices.Insert(list, 10, numbers(32_000, 12_001)...) })
+			wait(pause)
+			s.prepend(50_001)
+			wait(time.Hour)
+			assert.Equal(t, append(numbers(12_001, 32_000), 50_001), db.stored())
+			assert.Empty(t, r.errors())
+			assert.Less(t, len(db.position), 21_000)
+		})
+	}
+}
+
+// None of the new records is delivered, since none has a time. The newest ones are known from then on.
+func TestListOfWhichAPollHoldsAPartIsNotKnownAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(5000, 4501), created: func(int64) msgpush.DateTime { return "" }}
+		s.edit = func(_ int, p *page) { p.Total, p.Pages = 0, 0 }
+		r := newRun(t, s.pager(20), follow.Options{Window: 100})
+		r.SetMaxHeld(300)
+		db := &database{}
+		r.start(t, db)
+		wait(time.Minute)
+		s.change(func([]int64) []int64 { return numbers(340, 1) })
+		wait(2 * time.Minute)
+		require.Len(t, r.missing(), 1)
+		s.change(func(list []int64) []int64 { return list[160:] })
+		wait(time.Hour)
+		assert.Empty(t, db.stored())
+	})
+}

@@ -50,10 +50,11 @@ func (f *Follower[T]) deliver(ctx context.Context, res result[T], hasChanged boo
 		if hasTotal {
 			f.position.Total += int64(len(chunk))
 		}
-		delivered += len(chunk)
-		if delivered > res.late { // before, the known ids above late records are needed
-			f.position.trim(max(maxBurst, f.maxKnown()))
+		if delivered < res.late {
+			f.position.seeAgain(res.others) // which stand above the late records
 		}
+		delivered += len(chunk)
+		f.position.trim(max(maxBurst, f.maxKnown()))
 		if err := f.storeBatch(ctx, batch); err != nil {
 			return err
 		}

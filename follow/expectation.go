@@ -15,12 +15,13 @@ type expectation struct {
 	growth int64 // the greatest one since the latest sweep
 }
 
-// notice takes the growth that a poll shows. If the poll has found late records, the list had grown by
-// them before.
-func (e *expectation) notice(growth int64, late int, isSweep bool) {
-	unexplained := e.growth - min(int64(late), max(0, e.growth))
-	e.growth = max(unexplained, growth)
-	if isSweep {
+// explain takes the number of late records that a poll has found: the list had grown by them before.
+func (e *expectation) explain(late int) { e.growth -= min(int64(late), max(0, e.growth)) }
+
+// notice takes the growth that a poll shows. Total changes after a sweep that was due, and after a report.
+func (e *expectation) notice(growth int64, changesTotal bool) {
+	e.growth = max(e.growth, growth)
+	if changesTotal {
 		e.Total += e.growth
 		e.growth = growth - e.growth
 	}

@@ -24,8 +24,10 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return err
 	}
 	res := s.result()
+	f.position.explain(res.late)
 	if res.hasGrowth {
-		f.position.notice(res.growth, res.late, s.endsDueSweep())
+		isReported := s.endsSweep() && res.missing != nil
+		f.position.notice(res.growth, s.endsDueSweep() || isReported)
 	}
 	hasNewlyKnown := s.endsSweep() && f.endSweep(s, res)
 	if err := f.deliver(ctx, res, hasNewlyKnown); err != nil {

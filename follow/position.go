@@ -92,6 +92,15 @@ func (p *position) add(e entry) {
 	p.Newest = max(p.Newest, e.created)
 }
 
+// seeAgain makes the known ones of some records the ones that were seen last. The newest record comes first.
+func (p *position) seeAgain(entries []entry) {
+	for _, e := range slices.Backward(entries) {
+		if p.isKnown(e.id) {
+			p.see(e.id)
+		}
+	}
+}
+
 // remember makes the records of a scan known, and calls trim. The newest record comes first. It reports
 // whether a record was not known before.
 func (p *position) remember(entries []entry, number int) (hasNewlyKnown bool) {

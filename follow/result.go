@@ -34,7 +34,7 @@ func (s *scan[T]) result() result[T] {
 		}
 	}
 	slices.Reverse(res.newItems)
-	hasAll := s.ending == atEnd && int64(len(s.items)) >= s.total
+	hasAll := s.ending == atEnd && !s.hasDropped() && int64(len(s.items)) >= s.total
 	res.isWhole = hasAll && len(res.others)+len(res.newItems) == len(s.items)
 	if s.hasDropped() {
 		res.others = s.newestDropped

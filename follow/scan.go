@@ -73,7 +73,7 @@ func (s *scan[T]) countKnown() {
 func (s *scan[T]) countUnknown() {
 	s.hasUnknown = true
 	s.unknown++
-	isBacklog := s.knownCount == 0 && len(s.items) >= s.maxHeld
+	isBacklog := s.position.started && s.knownCount == 0 && len(s.items) >= s.maxHeld
 	if isBacklog {
 		s.dropNewerHalf()
 	}

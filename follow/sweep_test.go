@@ -190,6 +190,41 @@ func TestRecordThatIsTooFarIsReportedOnce(t *testing.T) {
 	}
 }
 
+// A poll whose page is as long as a sweep finds it, and the sweep sees by the total that the list grew.
+func TestRecordThatAPollReportsIsNotReportedByTheNextSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, _ := start(t, s.pager(100), follow.Options{Window: 50})
+		wait(time.Minute)
+		s.insertAt(70, 5000)
+		wait(11 * time.Minute)
+		assert.Len(t, r.missing(), 1)
+		assert.NoError(t, r.Status().Check(limit))
+		wait(time.Hour)
+		assert.Len(t, r.missing(), 1)
+	})
+}
+
+func TestLateRecordsThatASweepWithoutATotalFindsHideNoMissingOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1000, 1)}
+		r, db := start(t, s.pager(20), follow.Options{Window: 100})
+		wait(time.Minute)
+		s.change(func(list []int64) []int64 { return slices.Insert(list, 50, 2003, 2002, 2001) })
+		wait(time.Minute)
+		s.setEdit(func(_ int, p *page) { p.Total = 0 })
+		wait(10 * time.Minute)
+		s.setEdit(nil)
+		wait(time.Minute)
+		require.Equal(t, numbers(2001, 2003), db.stored())
+		require.Empty(t, r.missing())
+		s.change(func(list []int64) []int64 { return slices.Insert(list, 500, 3003, 3002, 3001) })
+		wait(time.Hour)
+		require.Len(t, r.missing(), 1)
+		assert.ErrorContains(t, r.missing()[0], "the list grew by 3 more than were found")
+	})
+}
+
 func TestResponsesWithoutATotalForAWhileReportNoMissingRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(1000, 1)}
