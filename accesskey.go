@@ -58,10 +58,9 @@ const keyFileWait = 10 * time.Second
 // a secret may be mounted after a program has started, and replaced after the key of the service. Then
 // they end with the error of the file, or with the response that rejected the key. Later calls do not
 // wait, until the file has changed.
-func AccessKeyFile(path string) AccessKeySource {
-	f := &keyFile{path: path}
-	return AccessKeyFunc(f.accessKey)
-}
+//
+// [NewClient] returns an error for an empty path.
+func AccessKeyFile(path string) AccessKeySource { return &keyFile{path: path} }
 
 // A keyFile is the source of [AccessKeyFile].
 type keyFile struct {
@@ -72,7 +71,15 @@ type keyFile struct {
 	waitTo time.Time // for another one; zero: no call has waited
 }
 
-func (f *keyFile) accessKey(ctx context.Context, rejected string) (string, error) {
+func (f *keyFile) check() error {
+	if f.path == "" {
+		return errors.New("the path of AccessKeyFile is empty")
+	}
+	return nil
+}
+
+// AccessKey implements [AccessKeySource].
+func (f *keyFile) AccessKey(ctx context.Context, rejected string) (string, error) {
 	for {
 		key, err := readKey(f.path)
 		isFit := err == nil && key != "" && key != rejected

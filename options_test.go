@@ -45,6 +45,8 @@ func TestNewClientRejectsInvalidOption(t *testing.T) {
 		{"nil access key source", msgpush.WithAccessKeySource(nil), "WithAccessKeySource: the source is nil"},
 		{"nil AccessKeyFunc",
 			msgpush.WithAccessKeySource(msgpush.AccessKeyFunc(nil)), "WithAccessKeySource: the AccessKeyFunc is nil"},
+		{"AccessKeyFile without a path",
+			msgpush.WithAccessKeySource(msgpush.AccessKeyFile("")), "the path of AccessKeyFile is empty"},
 		{"CachedAccessKey without a function",
 			msgpush.WithAccessKeySource(msgpush.CachedAccessKey(nil, msgpush.AccessKeyCacheOptions{})),
 			"CachedAccessKey: fetch is nil"},
