@@ -38,14 +38,8 @@ func (f *Follower[T]) deliver(ctx context.Context, res result[T], hasChanged boo
 	hasTotal := f.position.Total > 0 || len(f.position.known) == 0 && res.total > 0
 	delivered := 0
 	for chunk := range slices.Chunk(res.newItems, batchSize) {
-		var batch Batch[T]
 		for _, it := range chunk {
 			f.position.add(it.entry)
-			if it.omitted != nil {
-				batch.Omitted = append(batch.Omitted, *it.omitted)
-			} else {
-				batch.Records = append(batch.Records, it.record)
-			}
 		}
 		if hasTotal {
 			f.position.Total += int64(len(chunk))
@@ -55,12 +49,25 @@ func (f *Follower[T]) deliver(ctx context.Context, res result[T], hasChanged boo
 		}
 		delivered += len(chunk)
 		f.position.trim(max(maxBurst, f.maxKnown()))
+		batch := newBatch(chunk)
 		if err := f.storeBatch(ctx, batch); err != nil {
 			return err
 		}
 		f.steps.update(func(s *Status) { s.Omitted += int64(len(batch.Omitted)) })
 	}
 	return nil
+}
+
+// newBatch returns a batch of records, without a position.
+func newBatch[T any](items []item[T]) (batch Batch[T]) {
+	for _, it := range items {
+		if it.omitted != nil {
+			batch.Omitted = append(batch.Omitted, *it.omitted)
+		} else {
+			batch.Records = append(batch.Records, it.record)
+		}
+	}
+	return batch
 }
 
 // maxKnown returns how many ids the position keeps. A sweep sees 2 × Window records. So an id is forgotten

@@ -7,7 +7,7 @@ import "slices"
 type result[T any] struct {
 	newItems  []item[T] // the new records, the oldest one first
 	late      int       // how many of them stand below a known record; they come first
-	others    []entry   // the newest 2 × Window records that are not new, and become known; the newest one first
+	others    []entry   // the newest records that are not new, and become known; the newest one first
 	isWhole   bool      // then each record of the list is known
 	total     int64     // by the first response; 0: not reported
 	growth    int64     // by how many records the list has grown, without the new ones, if hasGrowth
@@ -36,9 +36,7 @@ func (s *scan[T]) result() result[T] {
 	slices.Reverse(res.newItems)
 	hasAll := s.ending == atEnd && !s.hasDropped() && int64(len(s.items)) >= s.total
 	res.isWhole = hasAll && len(res.others)+len(res.newItems) == len(s.items)
-	if s.hasDropped() {
-		res.others = s.newestDropped
-	}
+	res.others = slices.Concat(s.newestDropped, res.others)
 	res.growth = s.total - s.position.Total - int64(len(res.newItems))
 	res.hasGrowth = s.total > 0 && !s.hasDropped()
 	res.missing = s.missing(res)
