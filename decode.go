@@ -57,22 +57,38 @@ func decode[T any](d decoder, body []byte, dataRequired bool) (data *T, omitted,
 	if err == nil && env.Code == 0 {
 		return nil, nil, errNoCode
 	}
-	if isPage[T]() {
-		if err == nil && env.Data != nil && pageOf(env.Data).isComplete() {
-			return env.Data, nil, nil
-		}
-		return decodeEach[T](body, converted)
+	data = env.Data
+	if data == nil {
+		data = new(T)
 	}
+	page := pageOf(data)
+	if page == nil {
+		data, err = dataOf(env, err, converted, dataRequired)
+		return data, nil, err
+	}
+	isWhole := err == nil && env.Data != nil && page.isComplete()
+	if isWhole {
+		return data, nil, nil
+	}
+	omitted, err = page.decodeEach(body, converted)
 	if err != nil {
-		return nil, nil, describe(err, reflect.TypeOf(env))
+		return nil, nil, err
 	}
-	if env.Data == nil && dataRequired {
-		return nil, nil, paging.ErrNoData
+	return data, omitted, nil
+}
+
+// dataOf returns the data of an envelope that was decoded from a body with the error err, and has no page.
+func dataOf[T any](env Envelope[*T], err error, body []byte, required bool) (*T, error) {
+	if err != nil {
+		return nil, describe(err, reflect.TypeOf(env))
 	}
-	if env.Data != nil && isEmptyRecord(env.Data) && idOf(dataOf(converted)) == nil {
-		return nil, nil, fmt.Errorf("data: %w", errNoRecord)
+	if env.Data == nil && required {
+		return nil, paging.ErrNoData
 	}
-	return env.Data, nil, nil
+	if env.Data != nil && isEmptyRecord(env.Data) && idOf(rawData(body)) == nil {
+		return nil, fmt.Errorf("data: %w", errNoRecord)
+	}
+	return env.Data, nil
 }
 
 func isErrorCode(code int) bool { return code != 0 && code != call.CodeSuccess }
@@ -89,7 +105,7 @@ func decodeEnvelope[T any](d decoder, body []byte) (env Envelope[*T], decoded []
 		return env, body, err
 	}
 	converted, changed := convertScalars[T](body)
-	if !changed && isPage[T]() {
+	if !changed && pageOf(new(T)) != nil {
 		return env, body, err // step 3 follows: encoding/json would fail here, too
 	}
 	return decodeConverted[T](d, converted, changed)
@@ -110,8 +126,8 @@ func decodeConverted[T any](d decoder, converted []byte, changed bool) (env Enve
 	return env, converted, err
 }
 
-// dataOf returns the JSON of the data. The body has been decoded before, without an error.
-func dataOf(body []byte) []byte {
+// rawData returns the JSON of the data. The body has been decoded before, without an error.
+func rawData(body []byte) []byte {
 	var env Envelope[json.RawMessage]
 	_ = json.Unmarshal(body, &env)
 	return env.Data

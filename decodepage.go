@@ -17,43 +17,52 @@ import (
 
 // This file decodes a page record by record; see decode.go.
 
-// An anyPage is a *Page, or a type that embeds one.
+// An anyPage is a *Page.
 type anyPage interface {
 	recordType() reflect.Type
 	isComplete() bool
 	decodeEach(body, converted []byte) (omitted, err error)
 }
 
-// isPage reports whether T is a Page or a pointer to one. A type of another package that embeds a page is
-// none: its list may be missing.
-func isPage[T any]() bool {
-	t := reflect.TypeFor[T]()
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
+// pageOf returns the page that data is, if T is a Page, or that it points to, if T is a *Page. Otherwise, it
+// returns nil. A type that embeds a Page has its methods, too, but its orNew returns another type.
+func pageOf[T any](data *T) anyPage {
+	page, ok := any(data).(interface {
+		anyPage
+		orNew() *T
+	})
+	if ok {
+		return page
 	}
-	isAnyPage := reflect.PointerTo(t).Implements(reflect.TypeFor[anyPage]())
-	return isAnyPage && t.PkgPath() == reflect.TypeFor[OmittedRecord]().PkgPath()
+	if reflect.TypeFor[T]().Kind() != reflect.Pointer { // *data would be copied
+		return nil
+	}
+	pointer, ok := any(*data).(interface {
+		anyPage
+		orNew() T
+	})
+	if !ok {
+		return nil
+	}
+	*data = pointer.orNew()
+	return any(*data).(anyPage)
 }
 
-// pageOf returns the page that data, a *Page or a **Page, points to. It sets a nil pointer to a new page. It
-// needs reflection, since a defined type of a pointer to a page has no methods.
-func pageOf(data any) anyPage {
-	v := reflect.ValueOf(data).Elem()
-	if v.Kind() == reflect.Pointer {
-		if v.IsNil() {
-			v.Set(reflect.New(v.Type().Elem()))
-		}
-		v = v.Elem()
+// orNew returns p, or a new page if p is nil.
+func (p *Page[T]) orNew() *Page[T] {
+	if p == nil {
+		return new(Page[T])
 	}
-	return v.Addr().Interface().(anyPage)
+	return p
 }
 
 // recordTypeOf returns the type of the records in T, which is a page or a record.
 func recordTypeOf[T any]() reflect.Type {
-	if isPage[T]() {
-		return pageOf(new(T)).recordType()
+	page := pageOf(new(T))
+	if page == nil {
+		return reflect.TypeFor[T]()
 	}
-	return reflect.TypeFor[T]()
+	return page.recordType()
 }
 
 func (*Page[T]) recordType() reflect.Type { return reflect.TypeFor[T]() }
@@ -66,15 +75,6 @@ func (p *Page[T]) isComplete() bool {
 		}
 	}
 	return p.List != nil
-}
-
-func decodeEach[T any](body, converted []byte) (data *T, omitted, err error) {
-	data = new(T)
-	omitted, err = pageOf(data).decodeEach(body, converted)
-	if err != nil {
-		return nil, nil, err
-	}
-	return data, omitted, nil
 }
 
 // A rawPage is a page whose records are not decoded yet.
