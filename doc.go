@@ -35,7 +35,14 @@
 // # Secrets
 //
 // The access key is sent to the host of the base URL only. It is redacted in error texts and log records; see
-// [APIError] for the limits. [Secret] redacts the passwords of mail channels.
+// [APIError] for the limits. [Secret] redacts the passwords of mail channels. [AccessKeyFile] and
+// [CachedAccessKey] get a key that may be replaced.
+//
+// # Observing
+//
+// [WithLogger] logs each attempt. [WithObserver] and [WithCallObserver] call a function after each attempt and
+// each call, for example for metrics: [Outcome] returns a label. A transport learns the operation by
+// [OperationFromContext].
 //
 // Package [example.com/msgpush/msgpushtest] is a fake server for tests.
 package msgpush

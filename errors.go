@@ -105,7 +105,7 @@ func (e *APIError) summary() string {
 	return text
 }
 
-// Format formats the text of Error for every verb.
+// Format formats the text of Error for every verb: %+v of an APIError that is no pointer would print Header.
 func (e APIError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
 // A DecodeError is a complete response with HTTP status 2xx that cannot be understood: it is not an envelope
@@ -156,7 +156,7 @@ func (e *DecodeError) summary() string {
 // Unwrap returns Err, in which [errors.Is] and [errors.As] search.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Format formats the text of Error for every verb.
+// Format formats the text of Error for every verb, as that of APIError does: Body may contain secrets.
 func (e DecodeError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
 // A RequestError means that the last attempt got no complete response, such as after a connection failure or
@@ -198,7 +198,7 @@ func (e *RequestError) summary() string { return fmt.Sprint(e.Err) }
 // Unwrap returns Err, in which [errors.Is] and [errors.As] search.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// Format formats the text of Error for every verb.
+// Format formats the text of Error for every verb, as that of APIError does.
 func (e RequestError) Format(f fmt.State, verb rune) { errs.Format(f, verb, e.Error()) }
 
 // An UnimplementedError is returned by the methods of operations that the API document only names

@@ -61,7 +61,7 @@ type CallResult struct {
 func OperationFromContext(ctx context.Context) string { return call.OperationFromContext(ctx) }
 
 // report passes an attempt to the logger and to the observer. Its error is made only if one of them wants it.
-func (s *settings) report(ctx context.Context, o call.Outcome) {
+func (s *settings) report(ctx context.Context, o call.Attempt) {
 	logsAttempt := s.logger != nil && s.logger.Enabled(ctx, slog.LevelDebug)
 	logsRetry := s.logger != nil && o.Retry && s.logger.Enabled(ctx, slog.LevelWarn)
 	if !logsAttempt && !logsRetry && s.observe == nil {
@@ -96,7 +96,7 @@ func (s *settings) report(ctx context.Context, o call.Outcome) {
 }
 
 // logAttempt logs an attempt at level Debug.
-func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outcome) {
+func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o call.Attempt) {
 	attrs := append(requestAttrs(a, o), slog.Duration("duration", a.Duration))
 	if a.HTTPStatus != 0 {
 		attrs = append(attrs, slog.Int("status", a.HTTPStatus), slog.Int("bytes", a.Bytes))
@@ -114,13 +114,13 @@ func logAttempt(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outc
 }
 
 // logRetry logs a retry, with the error that it follows, at level Warn.
-func logRetry(ctx context.Context, logger *slog.Logger, a Attempt, o call.Outcome) {
+func logRetry(ctx context.Context, logger *slog.Logger, a Attempt, o call.Attempt) {
 	attrs := append(requestAttrs(a, o), slog.String("error", errorForLog(a)), slog.Duration("wait", a.Wait))
 	logger.LogAttrs(ctx, slog.LevelWarn, "msgpush: retry", attrs...)
 }
 
 // requestAttrs returns the attributes of a log record that name the request of an attempt.
-func requestAttrs(a Attempt, o call.Outcome) []slog.Attr {
+func requestAttrs(a Attempt, o call.Attempt) []slog.Attr {
 	return []slog.Attr{
 		slog.String("operation", a.Operation),
 		slog.String("method", redact.Shorten(o.Keys.Text(o.Spec.Method), maxForeign)),

@@ -32,7 +32,7 @@ func newStore(t *testing.T) *miniredis.Miniredis {
 }
 
 // newSources returns the key sources of n replicas.
-func newSources(t *testing.T, n int, rdb *redis.Client, c fleet.KeyConfig) []*fleet.KeySource {
+func newSources(t *testing.T, n int, rdb *redis.Client, c fleet.KeyOptions) []*fleet.KeySource {
 	t.Helper()
 	var sources []*fleet.KeySource
 	for range n {
@@ -66,7 +66,7 @@ func TestSlotsOfCancelledCallsAreUsedByOthers(t *testing.T) {
 		store := newStore(t)
 		var limiters []*fleet.Limiter
 		for range replicas {
-			limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
+			limiter := newLimiter(t, connect(t, store), fleet.LimiterOptions{Name: "acme", Rate: 100, Per: time.Second})
 			limiters = append(limiters, limiter)
 		}
 		var calls sync.WaitGroup
@@ -110,7 +110,7 @@ func TestSlotsOfCancelledCallsAreUsedByOthers(t *testing.T) {
 func TestStatsCountSlotsBySource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := newLimiter(t, connect(t, newStore(t)),
-			fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+			fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Second})
 		assert.Zero(t, limiter.Stats())
 		require.NoError(t, limiter.Wait(t.Context()))
 		assert.Equal(t, fleet.LimiterStats{FromStore: 1}, limiter.Stats())
@@ -137,7 +137,7 @@ func TestEachCallOfOneCallerCostsOneCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
 		scripts := countScripts(rdb)
-		limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+		limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second})
 		for range calls {
 			require.NoError(t, limiter.Wait(t.Context()))
 		}
@@ -157,7 +157,7 @@ func TestCommandTakesSlotsOfAtMost10000Calls(t *testing.T) {
 			sizes = append(sizes, len(cmd.Args())-others)
 			return next(ctx, cmd)
 		}))
-		limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10_000, Per: time.Second})
+		limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 10_000, Per: time.Second})
 		var all sync.WaitGroup
 		for i := range calls {
 			all.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
@@ -177,7 +177,7 @@ func TestPingEndsWithItsContext(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 			return next(ctx, cmd)
 		}))
-		limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+		limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
@@ -194,7 +194,7 @@ func TestPingEndsWithItsContext(t *testing.T) {
 func TestAnnouncedKeyIsUsedWithoutAnotherFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fetches := 0
-		sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyConfig{
+		sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyOptions{
 			Name: "acme",
 			Fetch: func(context.Context) (string, time.Time, error) {
 				fetches++
@@ -218,7 +218,7 @@ func TestClosedSourceDoesNotRetryToStoreItsKey(t *testing.T) {
 		store := newStore(t)
 		rdb := connect(t, store)
 		scripts := countScripts(rdb)
-		source := newSource(t, rdb, fleet.KeyConfig{
+		source := newSource(t, rdb, fleet.KeyOptions{
 			Name: "acme",
 			Fetch: func(context.Context) (string, time.Time, error) {
 				store.SetError("MISCONF the store accepts no writes")
@@ -241,7 +241,7 @@ func TestCloseWithoutAClaimRunsNoScript(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
 		scripts := countScripts(rdb)
-		source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+		source := newSource(t, rdb, fleet.KeyOptions{Name: "acme", Fetch: fetchConstant})
 		synctest.Wait() // until the subscription has begun, which polls the store
 		begun := scripts.total.Load()
 		require.NoError(t, source.Close())
@@ -254,7 +254,7 @@ func TestHangingFetchPollsTheStoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
 		scripts := countScripts(rdb)
-		sources := newSources(t, 1, rdb, fleet.KeyConfig{
+		sources := newSources(t, 1, rdb, fleet.KeyOptions{
 			Name:         "acme",
 			FetchTimeout: time.Second,
 			Fetch: func(context.Context) (string, time.Time, error) {

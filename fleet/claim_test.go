@@ -39,7 +39,7 @@ func TestOnlyOneOfTwoClaimsOfAReplicaIsGranted(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	rdb.AddHook(slowCommands{})
-	source, err := NewKeySource(rdb, KeyConfig{
+	source, err := NewKeySource(rdb, KeyOptions{
 		Name:  "acme",
 		Fetch: func(context.Context) (string, time.Time, error) { return "key", time.Time{}, nil },
 	})

@@ -52,7 +52,7 @@ func openAccount(redisURL, baseURL string, secret []byte, fetch fetchFunc) (*acc
 		store:    redis.NewClient(options),
 		fallback: rate.NewLimiter(rate.Limit(budget)/replicas, 1),
 	}
-	a.keys, err = fleet.NewKeySource(a.store, fleet.KeyConfig{
+	a.keys, err = fleet.NewKeySource(a.store, fleet.KeyOptions{
 		Name:  "acme",
 		Fetch: fetch,
 		Early: time.Minute,
@@ -61,7 +61,7 @@ func openAccount(redisURL, baseURL string, secret []byte, fetch fetchFunc) (*acc
 	if err != nil {
 		return nil, err
 	}
-	a.limiter, err = fleet.NewLimiter(a.store, fleet.LimiterConfig{
+	a.limiter, err = fleet.NewLimiter(a.store, fleet.LimiterOptions{
 		Name:     "acme",
 		Rate:     budget,
 		Per:      time.Second,

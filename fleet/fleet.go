@@ -2,10 +2,10 @@
 // ([Limiter]) through a store, Redis or Valkey.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-//	keys, err := fleet.NewKeySource(rdb, fleet.KeyConfig{Name: "acme", Fetch: fetch, Early: time.Minute, AEAD: aead})
+//	keys, err := fleet.NewKeySource(rdb, fleet.KeyOptions{Name: "acme", Fetch: fetch, Early: time.Minute, AEAD: aead})
 //	...
 //	defer keys.Close()
-//	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second, Burst: 10})
+//	limiter, err := fleet.NewLimiter(rdb, fleet.LimiterOptions{Name: "acme", Rate: 100, Per: time.Second, Burst: 10})
 //	...
 //	client, err := msgpush.NewClient(baseURL, "", msgpush.WithAccessKeySource(keys),
 //		msgpush.WithRejectedKeyCodes(rejectedCode), msgpush.WithRateLimiter(limiter))

@@ -14,7 +14,7 @@ import (
 	"example.com/msgpush/fleet"
 )
 
-func newSource(t *testing.T, rdb redis.UniversalClient, c fleet.KeyConfig) *fleet.KeySource {
+func newSource(t *testing.T, rdb redis.UniversalClient, c fleet.KeyOptions) *fleet.KeySource {
 	t.Helper()
 	source, err := fleet.NewKeySource(rdb, c)
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func newSource(t *testing.T, rdb redis.UniversalClient, c fleet.KeyConfig) *flee
 	return source
 }
 
-func newLimiter(t *testing.T, rdb redis.UniversalClient, c fleet.LimiterConfig) *fleet.Limiter {
+func newLimiter(t *testing.T, rdb redis.UniversalClient, c fleet.LimiterOptions) *fleet.Limiter {
 	t.Helper()
 	limiter, err := fleet.NewLimiter(rdb, c)
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func numberedKeys(fetches *atomic.Int64, validity time.Duration) fetch {
 
 func newNumberedSource(t *testing.T, rdb redis.UniversalClient, fetches *atomic.Int64) *fleet.KeySource {
 	t.Helper()
-	return newSource(t, rdb, fleet.KeyConfig{
+	return newSource(t, rdb, fleet.KeyOptions{
 		Name:        "acme",
 		MinInterval: time.Millisecond,
 		Fetch:       numberedKeys(fetches, time.Hour),

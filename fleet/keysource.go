@@ -30,7 +30,7 @@ import (
 // newer key. The store deletes the Redis key 30 days after it was last written.
 type KeySource struct {
 	store   *store
-	cfg     KeyConfig
+	cfg     KeyOptions
 	replica string // host name, process id and a random suffix
 	state   keyState
 	changed chan struct{} // signals an announcement, or a connect to the store
@@ -54,7 +54,7 @@ const (
 
 // NewKeySource returns a source for [msgpush.WithAccessKeySource]. The caller must close it. NewKeySource
 // does not wait for the store, and no key is fetched before the first call of AccessKey.
-func NewKeySource(rdb redis.UniversalClient, cfg KeyConfig) (*KeySource, error) {
+func NewKeySource(rdb redis.UniversalClient, cfg KeyOptions) (*KeySource, error) {
 	const generation, claimer, minInterval = 0, "", 0 // readScript does not use them
 	store, err := newStore(rdb, "key", cfg.Name, readScript, generation, claimer, minInterval)
 	if err != nil {
@@ -131,7 +131,7 @@ type KeyStats struct {
 func (s *KeySource) Stats() KeyStats { return KeyStats{Fetches: s.fetches.Load()} }
 
 // Close ends the subscription to the store. If a fetch is in progress, another replica may fetch MinInterval
-// after Close. If the store is unavailable, the others wait as if this replica had died; see [KeyConfig]. If
+// after Close. If the store is unavailable, the others wait as if this replica had died; see [KeyOptions]. If
 // the store does not respond, Close takes up to four seconds. It does not close the Redis client. After
 // Close, only a fetch in progress, a test of a store that was unavailable, and calls of AccessKey and Ping
 // use it. Close always returns nil.

@@ -25,7 +25,7 @@ func TestUnusableKeyDoesNotReplaceTheOneInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fetched := []string{"first-key", "bad-key\n"}
 		var failure error
-		sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyConfig{
+		sources := newSources(t, 2, connect(t, newStore(t)), fleet.KeyOptions{
 			Name:        "acme",
 			MinInterval: time.Millisecond,
 			OnError:     func(err error) { failure = err },
@@ -108,7 +108,7 @@ func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
 				store := newStore(t)
 				rdb := connect(t, store)
 				var pauses []string // before each fetch
-				c := fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
+				c := fleet.KeyOptions{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
 					pauses = append(pauses, store.HGet(redisKey, "pause"))
 					if len(pauses) >= len(tt.want) {
 						return "useful-key", time.Time{}, nil
@@ -142,7 +142,7 @@ func TestIntervalBetweenFetchesThatDoNotHelpIsDoubled(t *testing.T) {
 func TestFetchThatHelpsMakesTheNextDelayTheShortest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun []time.Time
-		c := fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
+		c := fleet.KeyOptions{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
 			begun = append(begun, time.Now())
 			if n := len(begun); n != 4 && n < 6 {
 				return "", time.Time{}, errors.New("no key")
@@ -171,7 +171,7 @@ func TestFetchThatIgnoresItsContextIsBackedOff(t *testing.T) {
 		start := time.Now()
 		var mu sync.Mutex
 		var begun []time.Duration
-		c := fleet.KeyConfig{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
+		c := fleet.KeyOptions{Name: "acme", Fetch: func(context.Context) (string, time.Time, error) {
 			mu.Lock()
 			begun = append(begun, time.Since(start).Round(time.Second))
 			key := fmt.Sprint("key-", len(begun))
@@ -199,12 +199,12 @@ func TestFetchThatIgnoresItsContextIsBackedOff(t *testing.T) {
 func TestErrorOfAFetchInAnotherReplicaNamesThatReplica(t *testing.T) {
 	rdb := connect(t, newStore(t))
 	expired := fetchOf("key", time.Now().Add(-time.Hour), nil)
-	wrongClock := newSource(t, rdb, fleet.KeyConfig{Name: "acme", MinInterval: time.Minute, Fetch: expired})
+	wrongClock := newSource(t, rdb, fleet.KeyOptions{Name: "acme", MinInterval: time.Minute, Fetch: expired})
 	_, err := wrongClock.AccessKey(t.Context(), "")
 	require.ErrorContains(t, err, "has expired (the clock of this replica shows ")
 	host, err := os.Hostname()
 	require.NoError(t, err)
-	other := newSource(t, rdb, fleet.KeyConfig{Name: "acme", MinInterval: time.Minute, Fetch: fetchConstant})
+	other := newSource(t, rdb, fleet.KeyOptions{Name: "acme", MinInterval: time.Minute, Fetch: fetchConstant})
 	_, err = other.AccessKey(t.Context(), "")
 	want := fmt.Sprintf("fleet: the last Fetch failed, in the replica %s pid %d, ", host, os.Getpid())
 	require.ErrorContains(t, err, want)
@@ -232,7 +232,7 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{Name: "acme", Fetch: tt.fetch})
+				source := newSource(t, connect(t, newStore(t)), fleet.KeyOptions{Name: "acme", Fetch: tt.fetch})
 				for begin := time.Now(); time.Since(begin) < time.Second; time.Sleep(10 * time.Millisecond) {
 					_, err := source.AccessKey(t.Context(), "")
 					require.Regexp(t, "^fleet: Fetch: "+tt.want+"$", err)
@@ -247,7 +247,7 @@ func TestErrorOfOwnFetchIsReturnedUntilMinIntervalHasPassed(t *testing.T) {
 func TestErrorOfAnEarlierFetchIsForgottenWithTheNextKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fetches := 0
-		source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
+		source := newSource(t, connect(t, newStore(t)), fleet.KeyOptions{
 			Name: "acme",
 			Fetch: func(context.Context) (string, time.Time, error) {
 				fetches++
@@ -271,7 +271,7 @@ func TestErrorOfAnEarlierFetchIsForgottenWithTheNextKey(t *testing.T) {
 func TestLateKeyOfAnotherReplicaEndsTheErrorOfAFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
-		slow := newSource(t, rdb, fleet.KeyConfig{
+		slow := newSource(t, rdb, fleet.KeyOptions{
 			Name:         "acme",
 			FetchTimeout: time.Second,
 			Fetch: func(context.Context) (string, time.Time, error) {
@@ -280,7 +280,7 @@ func TestLateKeyOfAnotherReplicaEndsTheErrorOfAFetch(t *testing.T) {
 			},
 		})
 		fetches := 0
-		source := newSource(t, rdb, fleet.KeyConfig{
+		source := newSource(t, rdb, fleet.KeyOptions{
 			Name:         "acme",
 			FetchTimeout: time.Second,
 			MinInterval:  2 * time.Second,
@@ -305,7 +305,7 @@ func TestLateKeyOfAnotherReplicaEndsTheErrorOfAFetch(t *testing.T) {
 func TestPanicOfFetchReachesTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := true
-		source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
+		source := newSource(t, connect(t, newStore(t)), fleet.KeyOptions{
 			Name: "acme",
 			Fetch: func(context.Context) (string, time.Time, error) {
 				if panics {
@@ -354,7 +354,7 @@ func TestOnErrorGetsTheFailureOfEachFetchOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rdb := connect(t, newStore(t))
 				var reports []string
-				source := newSource(t, rdb, fleet.KeyConfig{
+				source := newSource(t, rdb, fleet.KeyOptions{
 					Name:         "acme",
 					FetchTimeout: time.Second,
 					Fetch: func(context.Context) (string, time.Time, error) {
@@ -363,7 +363,7 @@ func TestOnErrorGetsTheFailureOfEachFetchOnce(t *testing.T) {
 					},
 					OnError: func(err error) { reports = append(reports, err.Error()) },
 				})
-				other := newSource(t, rdb, fleet.KeyConfig{
+				other := newSource(t, rdb, fleet.KeyOptions{
 					Name:         "acme",
 					FetchTimeout: time.Second,
 					Fetch: func(context.Context) (string, time.Time, error) {
@@ -390,7 +390,7 @@ func TestOnErrorGetsTheFailureOfEachFetchOnce(t *testing.T) {
 // Fetch may return the key that its error quotes, so that the client redacts it.
 func TestKeyThatIsReturnedWithAnErrorIsRedacted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := newSource(t, connect(t, newStore(t)), fleet.KeyConfig{
+		source := newSource(t, connect(t, newStore(t)), fleet.KeyOptions{
 			Name:  "acme",
 			Fetch: fetchOf("secret-key", time.Time{}, errors.New("activation of secret-key failed")),
 		})

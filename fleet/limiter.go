@@ -23,8 +23,8 @@ var takeScript = redis.NewScript(takeLua)
 // deadline has not passed.
 var ErrBudgetExceeded = errors.New("fleet: request budget exceeded")
 
-// A LimiterConfig configures a [Limiter]. Name, Rate and Per are required.
-type LimiterConfig struct {
+// A LimiterOptions configures a [Limiter]. Name, Rate and Per are required.
+type LimiterOptions struct {
 	// Name is the name of the account. Replicas with the same Name take their slots from one queue. A
 	// replica moves the queue on by its own Per / Rate: set the same Rate, Per and Burst in all of them,
 	// except while a deployment changes the rate.
@@ -57,7 +57,7 @@ type LimiterConfig struct {
 // last slot that this replica took.
 type Limiter struct {
 	store *store
-	cfg   LimiterConfig
+	cfg   LimiterOptions
 	queue *queue
 
 	fromStore, reused, fallback atomic.Int64 // see LimiterStats
@@ -72,7 +72,7 @@ const (
 
 // NewLimiter returns a limiter for [msgpush.WithRateLimiter]. NewLimiter sends nothing to the store, and the
 // limiter needs no Close.
-func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) {
+func NewLimiter(rdb redis.UniversalClient, cfg LimiterOptions) (*Limiter, error) {
 	cfg.Burst = cmp.Or(cfg.Burst, 1)
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func NewLimiter(rdb redis.UniversalClient, cfg LimiterConfig) (*Limiter, error) 
 	return &Limiter{store: store, cfg: cfg, queue: newQueue()}, nil
 }
 
-func (c LimiterConfig) check() error {
+func (c LimiterOptions) check() error {
 	switch {
 	case c.Rate <= 0:
 		return fmt.Errorf("fleet: Rate is %d; set it to the number of requests in Per, at least 1", c.Rate)
@@ -105,7 +105,7 @@ func (c LimiterConfig) check() error {
 
 // interval returns the time between two slots, in nanoseconds. It is rounded up to half a microsecond: the
 // store adds it to a time in microseconds since 1970, and a float64 of that has no smaller fraction.
-func (c LimiterConfig) interval() float64 {
+func (c LimiterOptions) interval() float64 {
 	const step = 500
 	return math.Ceil(float64(c.Per)/float64(c.Rate)/step) * step
 }
@@ -219,7 +219,7 @@ func (l *Limiter) take(ctx context.Context, latest time.Time) (*waiter, error) {
 
 // takeArguments returns the arguments of takeScript that do not belong to a call. last is the time until the
 // latest slot of this replica.
-func (c LimiterConfig) takeArguments(last time.Duration) []any {
+func (c LimiterOptions) takeArguments(last time.Duration) []any {
 	return []any{c.interval() / float64(time.Microsecond), c.Burst, last.Microseconds()}
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 func TestLimiterDoesNotWaitBeyondHalfOfTheDeadline(t *testing.T) {
-	limiter := newLimiter(t, connect(t, newStore(t)), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+	limiter := newLimiter(t, connect(t, newStore(t)), fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Second})
 	require.NoError(t, limiter.Wait(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
@@ -45,7 +45,7 @@ type gate struct {
 }
 
 // newGate returns a limiter whose script is loaded and whose further scripts wait at the gate.
-func newGate(t *testing.T, c fleet.LimiterConfig) (*fleet.Limiter, *gate, *redis.Client) {
+func newGate(t *testing.T, c fleet.LimiterOptions) (*fleet.Limiter, *gate, *redis.Client) {
 	t.Helper()
 	rdb := connect(t, newStore(t))
 	limiter := newLimiter(t, rdb, c)
@@ -60,7 +60,7 @@ func newGate(t *testing.T, c fleet.LimiterConfig) (*fleet.Limiter, *gate, *redis
 }
 
 func TestCancelledCallDoesNotAffectTheOthersOfItsCommand(t *testing.T) {
-	limiter, g, _ := newGate(t, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	limiter, g, _ := newGate(t, fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second})
 	first, cancel := context.WithCancel(t.Context())
 	results := make(chan error, 10)
 	go func() { results <- limiter.Wait(first) }()
@@ -83,7 +83,7 @@ func TestCancelledCallDoesNotAffectTheOthersOfItsCommand(t *testing.T) {
 
 // The deadline of one call must not affect the slots of others that share a command.
 func TestCallThatWouldMissItsDeadlineTakesNoSlotOfItsCommand(t *testing.T) {
-	limiter, g, rdb := newGate(t, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Minute})
+	limiter, g, rdb := newGate(t, fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Minute})
 	next := func() (free float64) {
 		_, err := fmt.Sscan(rdb.Get(context.Background(), rateKey).Val(), &free)
 		require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestCallThatWouldMissItsDeadlineTakesNoSlotOfItsCommand(t *testing.T) {
 }
 
 func TestCancelledCallTakesNoSlot(t *testing.T) {
-	limiter := newLimiter(t, connect(t, newStore(t)), fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour})
+	limiter := newLimiter(t, connect(t, newStore(t)), fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 {
@@ -121,7 +121,7 @@ func TestCancelledCallTakesNoSlot(t *testing.T) {
 }
 
 func TestBurstAfterIdleTime(t *testing.T) {
-	c := fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Hour, Burst: 3}
+	c := fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Hour, Burst: 3}
 	limiter := newLimiter(t, connect(t, newStore(t)), c)
 	for range 3 {
 		require.NoError(t, limiter.Wait(t.Context()))
@@ -137,7 +137,7 @@ func TestReplicaWithAnotherRateMovesTheQueueOnByItsOwnInterval(t *testing.T) {
 	const replicas, calls = 50, 20
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
-		other := newLimiter(t, connect(t, store), fleet.LimiterConfig{Name: "acme", Rate: 12_000, Per: time.Minute})
+		other := newLimiter(t, connect(t, store), fleet.LimiterOptions{Name: "acme", Rate: 12_000, Per: time.Minute})
 		require.NoError(t, other.Wait(t.Context()))
 		start := time.Now()
 		var all sync.WaitGroup
@@ -148,7 +148,7 @@ func TestReplicaWithAnotherRateMovesTheQueueOnByItsOwnInterval(t *testing.T) {
 		}
 		all.Go(func() { use(other) })
 		for range replicas - 1 {
-			limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
+			limiter := newLimiter(t, connect(t, store), fleet.LimiterOptions{Name: "acme", Rate: 100, Per: time.Second})
 			all.Go(func() { use(limiter) })
 		}
 		all.Wait()
@@ -160,8 +160,8 @@ func TestReplicaWithAnotherRateMovesTheQueueOnByItsOwnInterval(t *testing.T) {
 func TestReplicaWithASmallerBurstKeepsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := connect(t, newStore(t))
-		large := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second, Burst: 5})
-		small := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
+		large := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 10, Per: time.Second, Burst: 5})
+		small := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 10, Per: time.Second})
 		start := time.Now()
 		require.NoError(t, small.Wait(t.Context()))
 		require.NoError(t, small.Wait(t.Context()))
@@ -182,12 +182,12 @@ func TestReplicaWithASmallerBurstKeepsTheSlotsOfTheOthers(t *testing.T) {
 	rdb := connect(t, store)
 	now := time.Now()
 	store.SetTime(now)
-	c := fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Minute, Burst: burst}
+	c := fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Minute, Burst: burst}
 	large := newLimiter(t, rdb, c)
 	for range burst - 1 {
 		require.NoError(t, large.Wait(t.Context()))
 	}
-	small := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	small := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, small.Wait(t.Context()))
 	store.SetTime(now.Add(10 * time.Second))
 	store.FastForward(10 * time.Second)
@@ -202,7 +202,7 @@ func TestReplicaWithASmallerBurstKeepsTheSlotsOfTheOthers(t *testing.T) {
 func TestWaitForTheFallbackLeavesHalfOfTheTimeForTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
-		limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{
+		limiter := newLimiter(t, connect(t, store), fleet.LimiterOptions{
 			Name:     "acme",
 			Rate:     10,
 			Per:      time.Second,
@@ -232,7 +232,7 @@ func TestWaitForTheFallbackLeavesHalfOfTheTimeForTheRequest(t *testing.T) {
 func TestCallDoesNotWaitForTheFallbackBehindALateSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
-		limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{
+		limiter := newLimiter(t, connect(t, store), fleet.LimiterOptions{
 			Name:     "acme",
 			Rate:     1,
 			Per:      time.Second,
@@ -261,7 +261,7 @@ func TestCallWithoutTimeForTheFallbackHasTheErrorOfTheStore(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}))
-		limiter := newLimiter(t, rdb, fleet.LimiterConfig{
+		limiter := newLimiter(t, rdb, fleet.LimiterOptions{
 			Name:     "acme",
 			Rate:     100,
 			Per:      time.Second,
@@ -287,7 +287,7 @@ func TestFallbackReplacesTheStore(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: store.Addr(), ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	f := &fallback{}
-	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Fallback: f})
+	limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second, Fallback: f})
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.Zero(t, f.calls)
 	store.Close()
@@ -310,7 +310,7 @@ func TestCallsThatWaitForFallbackTakeSlotsWhenTheStoreIsAvailable(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		rdb := connect(t, store)
-		limiter := newLimiter(t, rdb, fleet.LimiterConfig{
+		limiter := newLimiter(t, rdb, fleet.LimiterOptions{
 			Name:     "acme",
 			Rate:     1000,
 			Per:      time.Second,

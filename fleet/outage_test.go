@@ -190,7 +190,7 @@ func TestKeyThatCouldNotBeStoredIsStoredLater(t *testing.T) {
 func TestFallbackServesWhileWritesAreRejected(t *testing.T) {
 	rdb := startRedis(t)
 	limiter := newLimiter(t, rdb,
-		fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second, Fallback: rate.NewLimiter(100, 1)})
+		fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second, Fallback: rate.NewLimiter(100, 1)})
 	require.NoError(t, rdb.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -217,7 +217,7 @@ func TestFallbackServesWhileWritesAreRejected(t *testing.T) {
 
 func TestFullMemoryIsNoOutage(t *testing.T) {
 	rdb := startRedis(t, "--maxmemory-policy", "noeviction")
-	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	require.ErrorContains(t, rdb.Set(t.Context(), "other", "value", 0).Err(), "OOM")
 	for range 3 {
@@ -326,7 +326,7 @@ func TestWaitForAConnectionIsNoOutage(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: via.addr, ContextTimeoutEnabled: true, PoolSize: 1})
 	defer client.Close()
 	limiter := newLimiter(t, client,
-		fleet.LimiterConfig{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
+		fleet.LimiterOptions{Name: "acme", Rate: 1_000_000, Per: time.Second, Burst: 1_000_000})
 	var wg sync.WaitGroup
 	for range 1000 {
 		wg.Go(func() { assert.NoError(t, limiter.Wait(t.Context())) })
@@ -385,7 +385,7 @@ func TestPingTestsTheSubscription(t *testing.T) {
 // A replica whose Burst is smaller takes no burst of the others.
 func TestPingOfALimiterChangesNoSlot(t *testing.T) {
 	rdb := startRedis(t)
-	cfg := fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second}
+	cfg := fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second}
 	limiter := newLimiter(t, rdb, cfg)
 	cfg.Burst = 1000
 	other := newLimiter(t, rdb, cfg)
@@ -399,8 +399,8 @@ func TestPingOfALimiterChangesNoSlot(t *testing.T) {
 func TestPingTestsThePermissions(t *testing.T) {
 	rdb := startRedis(t)
 	client := connectAsUser(t, rdb)
-	limiter := newLimiter(t, client, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
-	source := newSource(t, client, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+	limiter := newLimiter(t, client, fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Second})
+	source := newSource(t, client, fleet.KeyOptions{Name: "acme", Fetch: fetchConstant})
 	for command, ping := range map[string]func(context.Context) error{"set": limiter.Ping, "hmget": source.Ping} {
 		require.NoError(t, ping(t.Context()))
 		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "msgpush", "-"+command).Err())
@@ -442,7 +442,7 @@ func useStore(t *testing.T, client redis.UniversalClient) {
 		key, err := other.AccessKey(t.Context(), "")
 		return err == nil && key == "key-2"
 	})
-	limiter := newLimiter(t, client, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	limiter := newLimiter(t, client, fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.NoError(t, one.Close())
 	require.NoError(t, one.Ping(t.Context()))
@@ -489,8 +489,8 @@ func TestPingTestsTheStore(t *testing.T) {
 			rdb := startRedis(t)
 			client := config{Redis: rdb.addr}.newClient()
 			defer client.Close()
-			source := newSource(t, client, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
-			limiter := newLimiter(t, client, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+			source := newSource(t, client, fleet.KeyOptions{Name: "acme", Fetch: fetchConstant})
+			limiter := newLimiter(t, client, fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Second})
 			tt.fault(rdb)
 			require.ErrorIs(t, source.Ping(t.Context()), fleet.ErrStoreUnavailable)
 			require.ErrorIs(t, limiter.Ping(t.Context()), fleet.ErrStoreUnavailable)
@@ -506,8 +506,8 @@ func TestPingTestsTheStore(t *testing.T) {
 
 func TestStateOfTheStoreIsVisible(t *testing.T) {
 	rdb := startRedis(t)
-	source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
-	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+	source := newSource(t, rdb, fleet.KeyOptions{Name: "acme", Fetch: fetchConstant})
+	limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Second})
 	require.Zero(t, limiter.Queue())
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

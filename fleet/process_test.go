@@ -451,7 +451,7 @@ type openReplica struct {
 
 func (c config) open() *openReplica {
 	rdb := c.newClient()
-	cfg := fleet.KeyConfig{
+	cfg := fleet.KeyOptions{
 		Name:         "acme",
 		Fetch:        c.fetch,
 		Early:        c.Early,
@@ -485,7 +485,7 @@ func (c config) open() *openReplica {
 }
 
 func (c config) newLimiter(rdb redis.UniversalClient) *fleet.Limiter {
-	cfg := fleet.LimiterConfig{Name: "acme", Rate: c.Rate, Per: time.Second, Burst: c.Burst}
+	cfg := fleet.LimiterOptions{Name: "acme", Rate: c.Rate, Per: time.Second, Burst: c.Burst}
 	if c.Fallback > 0 {
 		cfg.Fallback = rate.NewLimiter(rate.Limit(c.Fallback), 1)
 	}

@@ -43,7 +43,7 @@ func TestCallThatMovesUpIsIndependentOfItsCommand(t *testing.T) {
 					cmd.SetErr(tt.err)
 					return tt.err
 				}))
-				limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+				limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Second})
 				require.NoError(t, limiter.Wait(t.Context()))
 				start := time.Now()
 				first, cancel := context.WithCancel(t.Context())
@@ -80,7 +80,7 @@ func TestCallThatMovesUpIsIndependentOfItsCommand(t *testing.T) {
 func TestHighRateIsNotExceededByRounding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls, rate = 3000, 295_000
-		limiter := newLimiter(t, connect(t, newStore(t)), fleet.LimiterConfig{Name: "acme", Rate: rate, Per: time.Second})
+		limiter := newLimiter(t, connect(t, newStore(t)), fleet.LimiterOptions{Name: "acme", Rate: rate, Per: time.Second})
 		begin := time.Now()
 		var wg sync.WaitGroup
 		for range calls {

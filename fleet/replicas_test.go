@@ -312,7 +312,7 @@ func TestNewerKeyIsWrittenBackAfterAFailover(t *testing.T) {
 func TestOneProbeWhileStoreHangs(t *testing.T) {
 	rdb := startRedis(t)
 	scripts := countScripts(rdb)
-	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, limiter.Wait(t.Context()))
 	rdb.signal(syscall.SIGSTOP)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -353,7 +353,7 @@ func TestOneProbeWhileStoreHangs(t *testing.T) {
 
 func TestCancelledCallDoesNotMakeTheStoreUnavailable(t *testing.T) {
 	rdb := startRedis(t)
-	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1000, Per: time.Second})
+	limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1000, Per: time.Second})
 	require.NoError(t, limiter.Wait(t.Context()))
 	require.NoError(t, rdb.Do(t.Context(), "CLIENT", "PAUSE", 300).Err())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -384,9 +384,9 @@ func TestColdStartOf200Replicas(t *testing.T) {
 	for range replicas {
 		client := c.newClient()
 		defer client.Close()
-		source := newSource(t, client, fleet.KeyConfig{Name: "acme", Fetch: c.fetch})
+		source := newSource(t, client, fleet.KeyOptions{Name: "acme", Fetch: c.fetch})
 		limiter := newLimiter(t, client,
-			fleet.LimiterConfig{Name: "acme", Rate: perSecond, Per: time.Second, Burst: burst})
+			fleet.LimiterOptions{Name: "acme", Rate: perSecond, Per: time.Second, Burst: burst})
 		for range callers {
 			wg.Go(func() {
 				for time.Since(begin) < duration {
@@ -538,10 +538,10 @@ func TestEncryptedKeyIsNotReadable(t *testing.T) {
 // Redis quotes the arguments of a command that is disabled.
 func TestErrorOfDisabledCommandHasNoKey(t *testing.T) {
 	rdb := startRedis(t, "--rename-command", "EVALSHA", "", "--rename-command", "EVAL", "")
-	source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+	source := newSource(t, rdb, fleet.KeyOptions{Name: "acme", Fetch: fetchConstant})
 	_, err := source.AccessKey(t.Context(), "")
 	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
-	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+	limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Second})
 	err = limiter.Wait(t.Context())
 	require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
 	assert.Regexp(t, `^fleet: store unavailable: ERR unknown command 'evalsha'$`, err.Error())

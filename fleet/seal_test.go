@@ -37,8 +37,8 @@ func TestKeyOfAnotherAEADIsAnError(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rdb := connect(t, newStore(t))
-			accessKey(t, newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant, AEAD: tt.first}), "")
-			second := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant, AEAD: tt.second})
+			accessKey(t, newSource(t, rdb, fleet.KeyOptions{Name: "acme", Fetch: fetchConstant, AEAD: tt.first}), "")
+			second := newSource(t, rdb, fleet.KeyOptions{Name: "acme", Fetch: fetchConstant, AEAD: tt.second})
 			_, err := second.AccessKey(t.Context(), "")
 			require.EqualError(t, err, "fleet: the access key in the store was not encrypted with this AEAD or one of "+
 				"OpenAEADs; set the same AEAD in all replicas, or delete the Redis key msgpush:1:key:{acme}")
@@ -58,14 +58,14 @@ func TestSecretIsReplacedInTwoDeployments(t *testing.T) {
 		{"encryption ends", first, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			versions := []fleet.KeyConfig{
+			versions := []fleet.KeyOptions{
 				{AEAD: tt.before},
 				{AEAD: tt.before, OpenAEADs: []cipher.AEAD{tt.after}},
 				{AEAD: tt.after, OpenAEADs: []cipher.AEAD{tt.before}},
 			}
 			rdb := connect(t, newStore(t))
 			var fetches atomic.Int64
-			newReplica := func(c fleet.KeyConfig) *fleet.KeySource {
+			newReplica := func(c fleet.KeyOptions) *fleet.KeySource {
 				c.Name, c.MinInterval, c.Fetch = "acme", time.Millisecond, numberedKeys(&fetches, time.Hour)
 				return newSource(t, rdb, c)
 			}
@@ -97,7 +97,7 @@ func TestSealedKeyIsBoundToNameAndGeneration(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rdb := connect(t, newStore(t))
-			c := fleet.KeyConfig{Name: "acme", Fetch: fetchConstant, AEAD: newAEAD("0123456789abcdef")}
+			c := fleet.KeyOptions{Name: "acme", Fetch: fetchConstant, AEAD: newAEAD("0123456789abcdef")}
 			accessKey(t, newSource(t, rdb, c), "")
 			require.NoError(t, rdb.Do(t.Context(), tt.command...).Err())
 			c.Name = tt.account

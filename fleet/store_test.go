@@ -30,7 +30,7 @@ func TestClockOfTheStoreMayBeWrong(t *testing.T) {
 				store := newStore(t)
 				rdb := connect(t, store)
 				var fetches atomic.Int64
-				c := fleet.KeyConfig{Name: "acme", Fetch: numberedKeys(&fetches, 5*time.Second)}
+				c := fleet.KeyOptions{Name: "acme", Fetch: numberedKeys(&fetches, 5*time.Second)}
 				now := time.Now()
 				store.SetTime(now.Add(tt.stored))
 				require.Equal(t, "key-1", accessKey(t, newSource(t, rdb, c), ""))
@@ -39,7 +39,7 @@ func TestClockOfTheStoreMayBeWrong(t *testing.T) {
 				store.SetTime(now.Add(tt.read + 5*time.Second))
 				require.Equal(t, "key-2", accessKey(t, newSource(t, rdb, c), ""), "key-1 has expired")
 
-				limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 10, Per: time.Second})
+				limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 10, Per: time.Second})
 				require.NoError(t, limiter.Wait(t.Context()))
 				require.NoError(t, limiter.Wait(t.Context()))
 				assert.Equal(t, 100*time.Millisecond, time.Since(now), "from slot to slot")
@@ -54,7 +54,7 @@ func TestJumpOfTheStoreClockDelaysNoFetch(t *testing.T) {
 			store := newStore(t)
 			setOffset := runClock(t, store)
 			var fetches atomic.Int64
-			source := newSource(t, connect(t, store), fleet.KeyConfig{
+			source := newSource(t, connect(t, store), fleet.KeyOptions{
 				Name:         "acme",
 				FetchTimeout: 200 * time.Millisecond,
 				MinInterval:  200 * time.Millisecond,
@@ -74,7 +74,7 @@ func TestJumpOfTheStoreClockDelaysNoSlot(t *testing.T) {
 		t.Run(jump.String(), func(t *testing.T) {
 			store := newStore(t)
 			setOffset := runClock(t, store)
-			limiter := newLimiter(t, connect(t, store), fleet.LimiterConfig{
+			limiter := newLimiter(t, connect(t, store), fleet.LimiterOptions{
 				Name:  "acme",
 				Rate:  20,
 				Per:   time.Second,
@@ -133,8 +133,8 @@ func TestUnexpectedReplyOfTheStoreIsAnError(t *testing.T) {
 				cmd.(*redis.Cmd).SetVal(reply)
 				return nil
 			}))
-			source := newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
-			limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 1, Per: time.Second})
+			source := newSource(t, rdb, fleet.KeyOptions{Name: "acme", Fetch: fetchConstant})
+			limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 1, Per: time.Second})
 			_, keyErr := source.AccessKey(t.Context(), "")
 			for _, err := range []error{keyErr, limiter.Wait(t.Context())} {
 				require.ErrorIs(t, err, fleet.ErrStoreUnavailable)
@@ -148,7 +148,7 @@ func TestUnexpectedReplyOfTheStoreIsAnError(t *testing.T) {
 func TestErrorOfADialIsReturned(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + freePort(t), ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	limiter := newLimiter(t, rdb, fleet.LimiterConfig{Name: "acme", Rate: 100, Per: time.Second})
+	limiter := newLimiter(t, rdb, fleet.LimiterOptions{Name: "acme", Rate: 100, Per: time.Second})
 	err := limiter.Wait(t.Context())
 	assert.ErrorIs(t, err, fleet.ErrStoreUnavailable)
 	assert.ErrorContains(t, err, "connection refused")

@@ -114,7 +114,7 @@ func TestFleetWithReplicasThatFetchNothingUsefulHasAKey(t *testing.T) {
 						key, expires := service.issue(validity)
 						return key, expires, nil
 					}
-					source := newSource(t, connect(t, store), fleet.KeyConfig{
+					source := newSource(t, connect(t, store), fleet.KeyOptions{
 						Name:    "acme",
 						Fetch:   fetch,
 						OnError: func(error) {},
@@ -156,7 +156,7 @@ func TestRejectedSubscriptionsBackOff(t *testing.T) {
 		})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 		store.SetError("NOPERM this user has no permissions")
-		newSource(t, rdb, fleet.KeyConfig{Name: "acme", Fetch: fetchConstant})
+		newSource(t, rdb, fleet.KeyOptions{Name: "acme", Fetch: fetchConstant})
 		time.Sleep(10 * time.Second)
 		assert.LessOrEqual(t, dials.Load(), int64(10), "without waits that grow: a hundred")
 	})

@@ -15,11 +15,11 @@ type expectation struct {
 	growth int64 // the greatest one since the latest sweep
 }
 
-// explain takes the number of late records that a poll has found: the list had grown by them before.
-func (e *expectation) explain(late int) { e.growth -= min(int64(late), max(0, e.growth)) }
+// subtract takes the number of late records that a poll has found: the list had grown by them before.
+func (e *expectation) subtract(late int) { e.growth -= min(int64(late), max(0, e.growth)) }
 
-// notice takes the growth that a poll shows. Total changes after a sweep that was due, and after a report.
-func (e *expectation) notice(growth int64, changesTotal bool) {
+// observe takes the growth that a poll shows. Total changes after a sweep that was due, and after a report.
+func (e *expectation) observe(growth int64, changesTotal bool) {
 	e.growth = max(e.growth, growth)
 	if changesTotal {
 		e.Total += e.growth

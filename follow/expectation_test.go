@@ -30,8 +30,8 @@ func TestExpectation(t *testing.T) {
 			e := expectation{Total: 1000}
 			for _, p := range tt.polls {
 				growth := p.total - e.Total - int64(p.late)
-				e.explain(p.late)
-				e.notice(growth, p.isSweep)
+				e.subtract(p.late)
+				e.observe(growth, p.isSweep)
 				e.Total += int64(p.late)
 			}
 			assert.Equal(t, tt.expected, e.Total)

@@ -148,23 +148,30 @@ func (f *Follower[T]) Run(
 	}
 	for errs.OfContext(ctx) == nil {
 		err := f.poll(ctx)
-		switch {
-		case errors.Is(err, ErrReplaced):
-			before := f.stored
-			if err := f.loadPosition(ctx); err != nil {
-				return err
-			}
-			isLoaded := errs.OfContext(ctx) == nil
-			if isLoaded && f.stored == before {
-				const format = "load returns the same position, although store returned an error: " +
-					"both must use the same row: %w"
-				f.steps.failed(causeStore, errorf(format, err))
-			}
-		case err == nil:
+		if err == nil {
 			f.steps.succeeded(causeStore)
 			f.steps.update(func(s *Status) { s.LastPoll = time.Now() })
 		}
+		if errors.Is(err, ErrReplaced) {
+			if err := f.reload(ctx, err); err != nil {
+				return err
+			}
+		}
 		f.steps.pause(ctx, f.options.PollInterval)
+	}
+	return nil
+}
+
+// reload loads the position that another process has stored, by the error of store.
+func (f *Follower[T]) reload(ctx context.Context, replaced error) error {
+	before := f.stored
+	if err := f.loadPosition(ctx); err != nil {
+		return err
+	}
+	if f.stored == before && errs.OfContext(ctx) == nil {
+		const format = "load returns the same position, although store returned an error: " +
+			"both must use the same row: %w"
+		f.steps.failed(causeStore, errorf(format, replaced))
 	}
 	return nil
 }

@@ -24,10 +24,10 @@ func (f *Follower[T]) poll(ctx context.Context) error {
 		return err
 	}
 	res := s.result()
-	f.position.explain(res.late)
+	f.position.subtract(res.late)
 	if res.hasGrowth {
 		isReported := s.endsSweep() && res.missing != nil
-		f.position.notice(res.growth, s.endsDueSweep() || isReported)
+		f.position.observe(res.growth, s.endsDueSweep() || isReported)
 	}
 	hasNewlyKnown := s.endsSweep() && f.endSweep(s, res)
 	if err := f.deliver(ctx, res, hasNewlyKnown); err != nil {

@@ -37,7 +37,7 @@ type Config struct {
 	Source           func(ctx context.Context, rejected string) (key string, err error)
 	HasKeySource     bool                           // Source may return another key for a rejected one
 	ErrNoAccessKey   error                          // is wrapped if Source fails
-	Report           func(context.Context, Outcome) // called after each attempt; nil: not called
+	Report           func(context.Context, Attempt) // called after each attempt; nil: not called
 }
 
 // A RetryPolicy is a msgpush.RetryPolicy. Its fields are set, except that a Quota of 0 means the default.

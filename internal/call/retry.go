@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An Outcome is what Report learns of an attempt. Its texts may contain secrets.
-type Outcome struct {
+// An Attempt is what Report learns of an attempt. Its texts may contain secrets.
+type Attempt struct {
 	Progress // Attempts is the number of the attempt that is reported
 	Start    time.Time
 	Duration time.Duration
@@ -40,7 +40,7 @@ func (c *Caller) report(s *state, failure *Failure, duration time.Duration) {
 	if c.Report == nil {
 		return
 	}
-	c.Report(s.ctx, Outcome{
+	c.Report(s.ctx, Attempt{
 		Progress: s.progress(),
 		Start:    s.start,
 		Duration: duration,

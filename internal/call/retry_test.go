@@ -357,8 +357,8 @@ func TestCheckRetryReportsEachAttemptOnce(t *testing.T) {
 			s.spec.Decode = func([]byte) (omitted, err error) { return nil, nil }
 			c.quota = newQuota(2)
 			c.quota.take()
-			var reported []Outcome
-			c.Report = func(ctx context.Context, a Outcome) {
+			var reported []Attempt
+			c.Report = func(ctx context.Context, a Attempt) {
 				assert.Equal(t, "Test", OperationFromContext(ctx))
 				reported = append(reported, a)
 			}

@@ -14,8 +14,8 @@ const (
 	maxFetchTimeout     = 14 * time.Second // two of them and storeTimeout fit into msgpush.AccessKeyTimeout
 )
 
-// A KeyConfig configures a [KeySource]. Name and Fetch are required.
-type KeyConfig struct {
+// A KeyOptions configures a [KeySource]. Name and Fetch are required.
+type KeyOptions struct {
 	// Name is the name of the account. Replicas with the same Name share a key.
 	Name string
 	// Fetch obtains a new key, as for [msgpush.CachedAccessKey]. Its context ends after FetchTimeout, not
@@ -69,7 +69,7 @@ type KeyConfig struct {
 	OpenAEADs []cipher.AEAD
 }
 
-func (c KeyConfig) check() error {
+func (c KeyOptions) check() error {
 	switch {
 	case c.Fetch == nil:
 		return errors.New("fleet: Fetch is nil; set it to a function that obtains a new access key")
