@@ -169,7 +169,7 @@ func TestOldRecordsAreNotNewIfALongCatchUpIsDeleted(t *testing.T) {
 	})
 }
 
-// Their ids are more than a position keeps, and those of the known records above them are still needed.
+// Their ids are more than a position keeps, and the known records above them are still needed.
 func TestKnownRecordsAboveABurstOfLateOnesStayKnown(t *testing.T) {
 	for name, pause := range map[string]time.Duration{
 		"a new record in the same poll": 0,

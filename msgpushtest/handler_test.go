@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,4 +51,44 @@ func TestHandlerTransportSendsNothingAfterTheEndOfTheContext(t *testing.T) {
 	require.NoError(t, err)
 	_, err = transport.RoundTrip(req) //nolint:bodyclose // there is none
 	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestHandlerTransportFailsAsAConnectionDoes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+	}{
+		"a handler that hangs": {
+			func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "Client.Timeout exceeded",
+		},
+		"a handler that ignores its context": {
+			func(http.ResponseWriter, *http.Request) { time.Sleep(time.Hour) }, "Client.Timeout exceeded",
+		},
+		"a response that is lost": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "the handler has aborted the response",
+		},
+		"a handler that ends its goroutine": {
+			func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, "the handler has aborted the response",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := http.Client{Transport: msgpushtest.HandlerTransport(tt.handler), Timeout: 10 * time.Second}
+				_, err := client.Get("https://alerts.example.com") //nolint:bodyclose // there is none
+				assert.ErrorContains(t, err, tt.want)
+				time.Sleep(2 * time.Hour) // until each handler has returned, or synctest panics
+			})
+		})
+	}
+}
+
+func TestPanicOfAHandlerReachesTheCaller(t *testing.T) {
+	handler := func(http.ResponseWriter, *http.Request) { panic("a bug") }
+	client := http.Client{Transport: msgpushtest.HandlerTransport(http.HandlerFunc(handler))}
+	defer func() {
+		p, isError := recover().(error)
+		assert.True(t, isError)
+		assert.ErrorContains(t, p, "a bug (panic of another goroutine)")
+	}()
+	_, _ = client.Get("https://alerts.example.com") //nolint:bodyclose // there is none
 }

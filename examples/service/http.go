@@ -24,11 +24,13 @@ const drainTimeout = 10 * time.Second
 // newHandler returns the handler of /metrics, of /healthz for alerts, and of /livez for restarts: a restart
 // helps only if a step hangs, and not in an outage. Everybody may read the responses, so only the log has the
 // error.
-func newHandler(status func() follow.Status, metrics prometheus.Gatherer, logger *slog.Logger) http.Handler {
+func newHandler(
+	status func() follow.Status, s *store, metrics prometheus.Gatherer, logger *slog.Logger,
+) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		err := status().Check(healthLimit)
+		err := errors.Join(status().Check(healthLimit), s.checkOutbox(r.Context(), healthLimit))
 		if err != nil {
 			logger.WarnContext(r.Context(), "not healthy", "error", err)
 		}

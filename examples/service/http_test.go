@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +34,7 @@ func TestHealthzIsRedDuringALongOutage(t *testing.T) {
 		s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
 		follower, stop := runFollower(t, srv, s, newMetrics())
 		defer stop()
-		handler := newHandler(follower.Status, prometheus.NewRegistry(), discard())
+		handler := newHandler(follower.Status, s, prometheus.NewRegistry(), discard())
 		healthz := func() int { return get(handler, "/healthz").Code }
 		time.Sleep(time.Minute)
 		assert.Equal(t, http.StatusOK, healthz())
@@ -49,6 +50,33 @@ func TestHealthzIsRedDuringALongOutage(t *testing.T) {
 	})
 }
 
+func TestHealthzIsRedIfTheTargetIsDownForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var isDown atomic.Bool
+		isDown.Store(true)
+		s := newTestSender(t, func(context.Context, alert) error {
+			if isDown.Load() {
+				return errors.New("down")
+			}
+			return nil
+		}, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go s.run(ctx)
+		status := func() follow.Status { return follow.Status{} }
+		handler := newHandler(status, s.store, prometheus.NewRegistry(), discard())
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, http.StatusOK, get(handler, "/healthz").Code)
+		time.Sleep(6 * time.Minute)
+		assert.Equal(t, http.StatusServiceUnavailable, get(handler, "/healthz").Code)
+		assert.Equal(t, http.StatusOK, get(handler, "/livez").Code)
+		isDown.Store(false)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, http.StatusOK, get(handler, "/healthz").Code)
+	})
+}
+
 func TestErrorIsLoggedAndNotInTheResponse(t *testing.T) {
 	status := func() follow.Status {
 		return follow.Status{
@@ -59,7 +87,8 @@ func TestErrorIsLoggedAndNotInTheResponse(t *testing.T) {
 	}
 	var log strings.Builder
 	logger := slog.New(slog.NewJSONHandler(&log, nil))
-	response := get(newHandler(status, prometheus.NewRegistry(), logger), "/healthz")
+	s := openTestStore(t, filepath.Join(t.TempDir(), "service.db"))
+	response := get(newHandler(status, s, prometheus.NewRegistry(), logger), "/healthz")
 	assert.Equal(t, http.StatusServiceUnavailable, response.Code)
 	assert.NotContains(t, response.Body.String(), "secret")
 	assert.Contains(t, log.String(), "secret")
@@ -67,7 +96,7 @@ func TestErrorIsLoggedAndNotInTheResponse(t *testing.T) {
 
 func TestLivezIsRedIfAStepHangs(t *testing.T) {
 	status := func() follow.Status { return follow.Status{StepSince: time.Now().Add(-healthLimit - time.Second)} }
-	response := get(newHandler(status, prometheus.NewRegistry(), discard()), "/livez")
+	response := get(newHandler(status, nil, prometheus.NewRegistry(), discard()), "/livez")
 	assert.Equal(t, http.StatusServiceUnavailable, response.Code)
 }
 

@@ -22,10 +22,11 @@
 // least once: after a crash, an alert may be repeated. The header Idempotency-Key holds the id of the record,
 // by which the target can drop the repetition.
 //
-// GET /healthz responds with 503 if, for ten minutes, requests or transactions have failed or one of them has
-// hung, or if the latest sweep missed records: send an alert. The log has the reason. GET /livez responds
-// with 503 only if a request or a transaction has hung: restart the service. GET /metrics has the metrics for
-// Prometheus. With -trace, each request to the message push service is traced on standard output.
+// GET /healthz responds with 503 if, for ten minutes, requests or transactions have failed, one of them has
+// hung, or an alert could not be sent, or if the latest sweep missed records: send an alert. The log has the
+// reason. GET /livez responds with 503 only if a request or a transaction has hung: restart the service. GET
+// /metrics has the metrics for Prometheus. With -trace, each request to the message push service is traced on
+// standard output.
 //
 // An interrupt or SIGTERM ends the service with status 0. A second one kills it.
 package main
@@ -106,7 +107,9 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		alerts.run(ctx)
 		return nil
 	})
-	tasks.Go(func() error { return serve(ctx, listener, newHandler(follower.Status, m.registry, logger), logger) })
+	tasks.Go(func() error {
+		return serve(ctx, listener, newHandler(follower.Status, store, m.registry, logger), logger)
+	})
 	return tasks.Wait()
 }
 

@@ -84,7 +84,7 @@ func (m *metrics) observeState(status func() follow.Status, store *store) {
 		Name: "service_outbox_length",
 		Help: "Alerts that are not sent yet; NaN if the database cannot be read.",
 	}, func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 		defer cancel()
 		n, err := store.outboxLength(ctx)
 		if err != nil {

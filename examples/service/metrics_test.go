@@ -17,7 +17,7 @@ import (
 
 // scrape returns the response of /metrics.
 func scrape(m *metrics) string {
-	return get(newHandler(nil, m.registry, discard()), "/metrics").Body.String()
+	return get(newHandler(nil, nil, m.registry, discard()), "/metrics").Body.String()
 }
 
 func TestMetrics(t *testing.T) {

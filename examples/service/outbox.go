@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"log/slog"
 	"time"
 )
@@ -18,6 +20,7 @@ SELECT record_id, body, attempts, due FROM outbox WHERE due <= $1 ORDER BY due, 
 	updateDue   = `UPDATE outbox SET due = $2 WHERE record_id = $1`
 	deleteAlert = `DELETE FROM outbox WHERE record_id = $1`
 	countAlerts = `SELECT count(*) FROM outbox`
+	oldestAlert = `SELECT min(stored) FROM outbox`
 )
 
 // An alert is a row of the outbox.
@@ -78,6 +81,24 @@ func (s *store) outboxLength(ctx context.Context) (n int, err error) {
 	err = s.db.QueryRowContext(ctx, countAlerts).Scan(&n)
 	return n, err
 }
+
+// checkOutbox returns an error if an alert has waited for longer than a limit.
+func (s *store) checkOutbox(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	var stored sql.NullInt64
+	if err := s.db.QueryRowContext(ctx, oldestAlert).Scan(&stored); err != nil {
+		return fmt.Errorf("reading the outbox: %w", err)
+	}
+	waits := time.Since(time.Unix(stored.Int64, 0))
+	if stored.Valid && waits > limit {
+		return fmt.Errorf("an alert has waited for %v to be sent", waits.Round(time.Second))
+	}
+	return nil
+}
+
+// queryTimeout bounds a query for a request of /healthz or /metrics.
+const queryTimeout = 5 * time.Second
 
 // sendInterval is the time between two looks into the outbox.
 const sendInterval = time.Second

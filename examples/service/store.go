@@ -25,10 +25,12 @@ CREATE TABLE IF NOT EXISTS outbox (
 	record_id BIGINT NOT NULL PRIMARY KEY,
 	body      TEXT   NOT NULL, -- the record as JSON
 	attempts  BIGINT NOT NULL, -- how often sending has failed
-	due       BIGINT NOT NULL  -- when it is sent next, in Unix seconds
+	due       BIGINT NOT NULL, -- when it is sent next, in Unix seconds
+	stored    BIGINT NOT NULL  -- when it was stored, in Unix seconds
 )`
 	insertAlert = `
-INSERT INTO outbox (record_id, body, attempts, due) VALUES ($1, $2, 0, $3) ON CONFLICT (record_id) DO NOTHING`
+INSERT INTO outbox (record_id, body, attempts, due, stored) VALUES ($1, $2, 0, $3, $3)
+ON CONFLICT (record_id) DO NOTHING`
 )
 
 // databaseTimeout bounds a statement, so that a server that hangs cannot stop the service.
