@@ -41,7 +41,8 @@ type mailDetailQuery struct {
 	MailID string `url:"mailId"`
 }
 
-// MailDetail returns the mail channel with a mailID, which must not be empty.
+// MailDetail returns the mail channel with a mailID, which must not be empty. The API document has a string
+// there, and an integer as the ID of a channel: strconv.FormatInt(channel.ID, 10) is the mailID.
 func (c *Client) MailDetail(ctx context.Context, mailID string) (*MailChannel, error) {
 	if mailID == "" {
 		return nil, fmt.Errorf("msgpush: %s: mailID is empty", opMailDetail)
