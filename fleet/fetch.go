@@ -16,28 +16,32 @@ import (
 func (s *KeySource) fetch(ctx context.Context, r record, fetched chan<- error, left <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.FetchTimeout)
 	defer cancel()
-	err := errors.New("it did not return")
-	defer func() { // runs even if Fetch panics or calls runtime.Goexit
-		panicked := errs.Recovered(recover())
-		failure := checkFetched(r, err)
-		result := s.complete(r, failure)
-		if panicked != nil {
-			result = panicked // the cache reports it, and re-raises its value
-		} else if failure != nil {
-			s.report(failure)
-		}
-		select {
-		case fetched <- result:
-		case <-left:
-			if panicked != nil {
-				s.report(fmt.Errorf("fleet: Fetch panicked: %w", panicked))
-			}
-		}
-	}()
+	err := errors.New("it did not return") // if Fetch calls runtime.Goexit
+	defer func() { s.endFetch(r, err, errs.Recovered(recover()), fetched, left) }()
 	s.fetches.Add(1)
 	r.key, r.expires, err = s.cfg.Fetch(ctx)
 	if r.expires.IsZero() {
 		r.expires = time.Now().Add(noExpiry)
+	}
+}
+
+// endFetch takes what Fetch has returned in r and err, or its panic.
+func (s *KeySource) endFetch(
+	r record, err error, panicked *errs.Panic, fetched chan<- error, left <-chan struct{},
+) {
+	failure := checkFetched(r, err)
+	result := s.complete(r, failure)
+	if panicked != nil {
+		result = panicked // the cache reports it, and re-raises its value
+	} else if failure != nil {
+		s.report(failure)
+	}
+	select {
+	case fetched <- result:
+	case <-left:
+		if panicked != nil {
+			s.report(fmt.Errorf("fleet: Fetch panicked: %w", panicked))
+		}
 	}
 }
 
