@@ -59,8 +59,7 @@ func (s *KeySource) complete(r record, failure error) error {
 		state = stateRejected
 	}
 	wait, err := s.put(r, state)
-	isUnavailable := errors.Is(err, ErrStoreUnavailable)
-	if isUnavailable {
+	if errors.Is(err, ErrStoreUnavailable) {
 		wait = s.cfg.MinInterval
 		go s.putUntilStored(r, state)
 	}

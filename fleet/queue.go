@@ -133,8 +133,7 @@ func (q *queue) assign(calls []*waiter, sent time.Time, waits []int64) {
 		tookSlot := wait <= maxWait.Truncate(time.Microsecond)
 		// If the call has ended, such as with the slot of a cancelled call, Wait may read its fields
 		// without mu.
-		hasEnded := w.list == nil
-		if !hasEnded {
+		if w.list != nil {
 			w.isBought = tookSlot
 			w.latest = received.Add(maxWait) // the delay of the reply does not count
 		}

@@ -139,8 +139,7 @@ func (c *cursor[T]) isAtEnd() bool {
 
 // ending returns how a scan ends at the end. Without numbers, the page may have failed for a moment.
 func (c *cursor[T]) ending() ending {
-	mayBeOthers := c.isMissing && c.list.pages == 0
-	if mayBeOthers {
+	if c.isMissing && c.list.pages == 0 {
 		return byRules
 	}
 	return atEnd

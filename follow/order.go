@@ -38,8 +38,7 @@ func orderOf[T any](items []item[T]) order {
 
 // compare returns 0 for equal times.
 func compare(a, b entry) int {
-	haveTimes := a.created != "" && b.created != ""
-	if haveTimes {
+	if a.created != "" && b.created != "" {
 		return cmp.Compare(a.created, b.created)
 	}
 	return cmp.Compare(a.id, b.id)

@@ -73,8 +73,7 @@ func (s *scan[T]) countKnown() {
 func (s *scan[T]) countUnknown() {
 	s.hasUnknown = true
 	s.unknown++
-	isBacklog := s.position.started && s.knownCount == 0 && len(s.items) >= s.maxHeld
-	if isBacklog {
+	if s.position.started && s.knownCount == 0 && len(s.items) >= s.maxHeld {
 		s.dropNewerHalf()
 	}
 }

@@ -16,8 +16,7 @@ func (f *Follower[T]) firstStart(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		isComplete := n > 0 && !hasNewlyKnown
-		if isComplete {
+		if n > 0 && !hasNewlyKnown {
 			break
 		}
 		wait := time.Duration(0)

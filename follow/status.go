@@ -45,8 +45,7 @@ type Status struct {
 // transaction, for example ten minutes.
 func (s Status) Check(limit time.Duration) error {
 	const layout = time.DateTime + " MST"
-	hangs := !s.StepSince.IsZero() && time.Since(s.StepSince) > limit
-	if hangs {
+	if !s.StepSince.IsZero() && time.Since(s.StepSince) > limit {
 		step := cmp.Or(s.Step, "Run was not called, or has returned")
 		return errorf("%w since %s: %s", ErrHangs, s.StepSince.UTC().Format(layout), step)
 	}
@@ -56,8 +55,7 @@ func (s Status) Check(limit time.Duration) error {
 		text := prefix + "failing since " + s.FailingSince.UTC().Format(layout) + ": " + cause
 		return errs.Hide(text, s.Err)
 	}
-	isSlow := !s.PollingSince.IsZero() && time.Since(s.PollingSince) > limit
-	if isSlow {
+	if !s.PollingSince.IsZero() && time.Since(s.PollingSince) > limit {
 		return errorf("%w since %s: the list may grow too fast", ErrSlow, s.PollingSince.UTC().Format(layout))
 	}
 	return nil

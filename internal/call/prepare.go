@@ -41,8 +41,7 @@ func (c *Caller) getSlot(s *state) (final *Failure) {
 	if final := c.nextKey(s); final != nil {
 		return final
 	}
-	isSlotStale := s.key != before && time.Since(begin) >= staleAfter
-	if isSlotStale {
+	if s.key != before && time.Since(begin) >= staleAfter {
 		return c.waitForSlot(s)
 	}
 	return nil

@@ -62,8 +62,7 @@ func (c *Caller) decide(s *state, f *Failure) (final *Failure) {
 		return s.interrupted(f)
 	}
 	s.last = f
-	replacesKey := f.KeyRejected && !s.hasReplacedKey() && c.HasKeySource
-	if replacesKey { // independent of the policy
+	if f.KeyRejected && !s.hasReplacedKey() && c.HasKeySource { // independent of the policy
 		return c.replaceKey(s)
 	}
 	if !c.isRetryable(s, f) {

@@ -45,8 +45,7 @@ type scanner struct {
 // nothing in it changes. The depth is limited, since the JSON is valid for encoding/json.
 func (s *scanner) value(declared reflect.Type) {
 	t := s.target(declared)
-	isRecord := t != nil && t == s.record && !s.inRecord
-	if isRecord {
+	if t != nil && t == s.record && !s.inRecord {
 		s.inRecord = true
 		defer func() { s.inRecord = false }()
 	}
@@ -72,8 +71,7 @@ func (s *scanner) value(declared reflect.Type) {
 // stay.
 func (s *scanner) target(declared reflect.Type) reflect.Type {
 	t := pointedTo(declared)
-	isOpaque := t != nil && t != s.text && decodesItself(t)
-	if isOpaque {
+	if t != nil && t != s.text && decodesItself(t) {
 		return nil
 	}
 	return t
@@ -120,8 +118,7 @@ func (s *scanner) convertToInteger(value []byte) []byte {
 	if s.inRecord && string(value) == "false" {
 		return []byte("0")
 	}
-	isPlain := value[0] != '"' && !bytes.ContainsAny(value, ".eE")
-	if isPlain {
+	if value[0] != '"' && !bytes.ContainsAny(value, ".eE") {
 		return nil
 	}
 	return Integer(value)
