@@ -2,6 +2,7 @@ package msgpushtest_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"runtime"
@@ -56,26 +57,27 @@ func TestHandlerTransportSendsNothingAfterTheEndOfTheContext(t *testing.T) {
 func TestHandlerTransportFailsAsAConnectionDoes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handler http.HandlerFunc
-		want    string
+		isLate  bool
 	}{
 		"a handler that hangs": {
-			func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "Client.Timeout exceeded",
+			func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, true,
 		},
 		"a handler that ignores its context": {
-			func(http.ResponseWriter, *http.Request) { time.Sleep(time.Hour) }, "Client.Timeout exceeded",
+			func(http.ResponseWriter, *http.Request) { time.Sleep(time.Hour) }, true,
 		},
 		"a response that is lost": {
-			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "the handler has aborted the response",
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false,
 		},
 		"a handler that ends its goroutine": {
-			func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, "the handler has aborted the response",
+			func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := http.Client{Transport: msgpushtest.HandlerTransport(tt.handler), Timeout: 10 * time.Second}
 				_, err := client.Get("https://alerts.example.com") //nolint:bodyclose // there is none
-				assert.ErrorContains(t, err, tt.want)
+				require.Error(t, err)
+				assert.Equal(t, tt.isLate, errors.Is(err, context.DeadlineExceeded), "%v", err)
 				time.Sleep(2 * time.Hour) // until each handler has returned, or synctest panics
 			})
 		})
