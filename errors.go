@@ -24,7 +24,7 @@ const (
 // API document does not list the statuses and codes of errors (docs/interface.md#errors).
 //
 // The access key is redacted in Msg, Data and the values of Header, verbatim or in the escapes of JSON
-// strings, Go strings and URLs. A key of fewer than 6 bytes, or in another encoding, is not recognised;
+// strings, Go strings, HTML and URLs. A key of fewer than 6 bytes, or in another encoding, is not recognised;
 // SECURITY.md lists the limits. Msg and each value of Header are cut after 64 KiB.
 type APIError struct {
 	// Operation is the name of the method of [Client], such as "ForwardLogList", or the Name of the

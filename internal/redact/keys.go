@@ -63,8 +63,7 @@ func formsOfAll(keys []string) (forms []string) {
 	return slices.Compact(forms)
 }
 
-// formsOf returns the forms in which a key comes back: unchanged, in a JSON string, in a Go string, in HTML,
-// and in a URL.
+// formsOf returns the forms in which a key comes back: unchanged, in a JSON string, in a Go string, and in a URL.
 func formsOf(key string) []string {
 	var encoded bytes.Buffer
 	encoder := json.NewEncoder(&encoded)
@@ -82,8 +81,6 @@ func formsOf(key string) []string {
 		unquoted(strconv.Quote(key)),
 		inASCII,
 		ofPHP.Replace(inASCII),
-		html.EscapeString(key),
-		strings.ReplaceAll(html.EscapeString(key), "+", "&#43;"), // of html/template
 	}
 	inQuery := url.QueryEscape(key)
 	for _, inURL := range []string{
@@ -132,11 +129,25 @@ func (k *Keys) Text(foreign string) string {
 	if len(k.forms) == 0 {
 		return clean
 	}
-	longest := len(k.forms[0])
+	longest := 3 * len(k.forms[0]) // in HTML, where %2F in a URL is &#0047; or shorter
 	return clean[:max(0, len(clean)-longest)]
 }
 
+// replace also decodes a text if only that shows a key: HTML has several escapes for each character.
 func (k *Keys) replace(text string) string {
+	text = k.replaceForms(text)
+	if !strings.Contains(text, "&") {
+		return text
+	}
+	decoded := html.UnescapeString(text)
+	clean := k.replaceForms(decoded)
+	if clean == decoded {
+		return text
+	}
+	return clean
+}
+
+func (k *Keys) replaceForms(text string) string {
 	k.Prepare()
 	for _, form := range k.forms {
 		text = strings.ReplaceAll(text, form, Placeholder)

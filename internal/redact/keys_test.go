@@ -92,6 +92,9 @@ func inTemplate(text string) string {
 	return b.String()
 }
 
+// inHexHTML escapes a character as Mustache and Handlebars escape some.
+func inHexHTML(character string) string { return fmt.Sprintf("&#x%X;", []rune(character)[0]) }
+
 // formsOf returns the forms of a key that are redacted in any text.
 func formsOf(key string) map[string]string {
 	var plain strings.Builder
@@ -107,6 +110,7 @@ func formsOf(key string) map[string]string {
 		"JSON of .NET":         inJSONOfNET(key),
 		"HTML":                 html.EscapeString(key),
 		"HTML of a template":   inTemplate(key),
+		"HTML of Mustache":     regexp.MustCompile("[^0-9A-Za-z]").ReplaceAllStringFunc(key, inHexHTML),
 		"query, small letters": small(url.QueryEscape(key)),
 		"path, small letters":  small(url.PathEscape(key)),
 		"unchanged":            key,
