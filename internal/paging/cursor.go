@@ -20,8 +20,9 @@ package paging
 //   - End. A pass ends if the total and the number of pages promise no further page, and the latest page is
 //     not full or has no new record. Without these numbers, it ends at a page without a new record, unless
 //     all of its records are left out without an id.
-//   - No such page. If the service responds twice that the last page does not exist, or one behind it, the
-//     page counts as empty. The last page may have vanished, so records may have moved.
+//   - No such page. If the service responds twice that a page does not exist, page 1 is requested, whose total
+//     shows whether the list has become shorter. If the page is still the next one, it counts as empty if it
+//     is the last one or stands behind it, and otherwise its error ends the iteration.
 //   - Missing. Records are missing if fewer came than the list had at the beginning of the pass. Then a
 //     second pass reads the list with half the page size, until as many came as the list has or, if the last
 //     page did not exist, to the end. Records that are missing at its end are an error.
@@ -305,8 +306,7 @@ func (cur *cursor) endPass() int64 {
 	if cur.isSecond || !cur.hasIDs || !needsSecond {
 		return noPage
 	}
-	mayBeOther := !cur.hasTotal || cur.lacksPage // it was computed with the other page size, or the list is shorter
-	if mayBeOther {
+	if !cur.hasTotal { // it was computed with the other page size
 		cur.total = unknown
 	}
 	*cur = cursor{ // page 1 shows the other numbers again

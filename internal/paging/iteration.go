@@ -18,6 +18,7 @@ type Iteration[T, O any] struct {
 	seen        IDSet // ids of the delivered records
 	omitted     IDSet // ids of the records that were left out
 	problems    []error
+	missingPage int64 // does not exist, although the total promised it before page 1 was requested again; 0: none
 	lastPageErr error // of the last page of the list, or a page behind it, that does not exist; nil: it does
 
 	prefetch int                  // the maximum of depth
@@ -126,13 +127,23 @@ func (it *Iteration[T, O]) request(ctx context.Context) (*Response[T, O], error)
 
 // withoutPage applies the rule of pages that do not exist, to the next page.
 func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*Response[T, O], error) {
-	last := it.cursor.lastPage()
-	if it.nextPage < last {
-		return nil, noSuchPage
-	}
 	page, err := it.request(ctx) // the service may have failed for a moment
 	if page != nil || !errors.Is(err, ErrNoSuchPage) {
 		return page, err
+	}
+	if it.cursor.total == unknown {
+		return nil, noSuchPage
+	}
+	last := it.cursor.lastPage()
+	wasPromised := it.nextPage <= last && it.nextPage != it.missingPage
+	if wasPromised && it.source.ID != nil { // otherwise, its records would come twice
+		it.missingPage = it.nextPage
+		it.Close()
+		it.nextPage = 1 // shows whether the list has become shorter
+		return it.request(ctx)
+	}
+	if it.nextPage < last {
+		return nil, noSuchPage
 	}
 	it.cursor.noSuchPage(it.nextPage)
 	it.lastPageErr = AtPage(it.nextPage, err)
@@ -160,6 +171,9 @@ func (it *Iteration[T, O]) advance(page *Response[T, O]) *Response[T, O] {
 		list, omitted = it.newRecords(list), it.newOmitted(omitted)
 	}
 	withoutID := it.countWithoutID(omitted)
+	if len(list)+len(omitted) > 0 {
+		it.missingPage = 0
+	}
 	it.nextPage = it.cursor.advance(pageInfo{
 		number:     it.nextPage,
 		pageSize:   int64(page.PageSize),

@@ -314,6 +314,8 @@ func TestRecordsThatMovedBeforeTheirPageVanishedAreDelivered(t *testing.T) {
 		"again, at another page":   {0, 1, 0, 0, 1, 0, 0, 1},
 		"again, before the retry":  {0, 0, 5, 0, 4},
 		"the last page, two times": {0, 2, 0, 0, 1, 0, 0, 0, 0, 0, 1},
+		"most of the list":         {0, 0, 8},
+		"most of the rest, twice":  {0, 0, 4, 0, 0, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
@@ -456,13 +458,35 @@ func TestErrorOfAPageThatIsNotTheLastOneIsReturned(t *testing.T) {
 			},
 			ID: func(id int64) int64 { return id },
 		}, 2, 0)
-		for range 2 {
-			_, err := it.Next(t.Context())
-			require.NoError(t, err)
+		var err error
+		for range 4 { // with a total, the third one requests page 1 in place of page 3
+			if err == nil {
+				_, err = it.Next(t.Context())
+			}
 		}
-		_, err := it.Next(t.Context())
 		assert.EqualError(t, err, "msgpush: page 3: HTTP 404")
 	}
+}
+
+// Without ids, page 1 would be delivered twice.
+func TestPageThatDoesNotExistRepeatsNoRecordWithoutIDs(t *testing.T) {
+	it := New(Source[int64, int64]{Fetch: func(_ context.Context, number, size int) (*response, error) {
+		if number == 3 {
+			return nil, errNoPage
+		}
+		return pageOf(numbers(1, 20), number, size)
+	}}, 2, 0)
+	var delivered []int64
+	var err error
+	for err == nil {
+		var page *response
+		page, err = it.Next(t.Context())
+		if page != nil {
+			delivered = append(delivered, page.List...)
+		}
+	}
+	assert.EqualError(t, err, "msgpush: page 3: HTTP 404")
+	assert.Equal(t, numbers(1, 4), delivered)
 }
 
 // The last record is deleted before its page is requested.

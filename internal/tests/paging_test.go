@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -363,6 +364,7 @@ type changingService struct {
 	reported int  // reported page size: 0 actual, 1 none, 2 requested
 	clamp    bool // respond with the last page to requests after the end
 	noPages  bool // report no number of pages
+	rejects  bool // respond with HTTP 404 to requests after the end
 }
 
 // newChangingService returns a service with 0 to 2,000 records. Most lists are short, so that many
@@ -383,6 +385,7 @@ func newChangingService(rng *rand.Rand) *changingService {
 	if rng.IntN(3) == 0 {
 		s.cap, s.reported = 1+rng.IntN(6), rng.IntN(3)
 	}
+	s.rejects = rng.IntN(4) == 0
 	return s
 }
 
@@ -438,7 +441,15 @@ func (s *changingService) respond(r msgpush.PageRequest) *fixtures.Page {
 // fetchSequentially changes the list before most responses.
 func (s *changingService) fetchSequentially(_ context.Context, r msgpush.PageRequest) (*fixtures.Page, error) {
 	if s.rng.IntN(3) > 0 {
-		s.change(s.rng.IntN(2) == 0)
+		insert := s.rng.IntN(2) == 0
+		if s.rejects { // always the same change, since its error responses report no total
+			insert = s.atHead
+		}
+		s.change(insert)
+	}
+	isAfterEnd := r.Current > 1 && (r.Current-1)*s.pageSize(r) >= len(s.list)
+	if s.rejects && isAfterEnd {
+		return nil, &msgpush.APIError{HTTPStatus: http.StatusNotFound}
 	}
 	return s.respond(r), nil
 }
