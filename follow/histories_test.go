@@ -325,6 +325,31 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+// Nothing fails, and each total is right. The list also grows during the first start.
+func TestListThatOnlyGrowsHasNoReports(t *testing.T) {
+	for seed := *firstHistory; seed < *firstHistory+10**histories; seed++ {
+		inBubble(t, fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 17))
+			s := &service{list: numbers(int64(100+random.IntN(150)), 1)}
+			newest := int64(len(s.list))
+			s.edit = func(int, *page) {
+				for range random.IntN(4) * random.IntN(2) {
+					newest++
+					s.list = slices.Insert(s.list, 0, newest)
+				}
+			}
+			r, db := start(t, s.pager(5), follow.Options{Window: 100, PollInterval: time.Second})
+			wait(20 * time.Minute)
+			s.setEdit(nil)
+			wait(time.Hour)
+			assert.Empty(t, r.errors())
+			stored := db.stored()
+			require.NotEmpty(t, stored)
+			assert.Equal(t, numbers(stored[0], newest), stored)
+		})
+	}
+}
+
 // Records are inserted or deleted between the requests of a poll, with small pages and windows.
 func TestChangesBetweenRequestsLoseAndRepeatNoRecord(t *testing.T) {
 	for seed := *firstHistory; seed < *firstHistory+10**histories; seed++ {

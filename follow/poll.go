@@ -84,10 +84,13 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 		if err != nil && needsKnown {
 			return nil, err
 		}
-		isCut := err != nil || s.knownCount > 0 && c.mayHaveInserted(s.total)
-		if isCut {
+		hasInserted := c.mayHaveInserted(s.total)
+		if err != nil || hasInserted && s.knownCount > 0 {
 			s.ending = cut
 			return s, nil
+		}
+		if hasInserted && !f.position.started { // some of them become known
+			s.total = c.total
 		}
 	}
 }
