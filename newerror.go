@@ -19,41 +19,54 @@ func newError(f *call.Failure) error {
 	remarks := f.Keys.Text(strings.Join(remarksOf(f), "; "))
 	switch f.Kind {
 	case call.ErrorResponse:
-		return &APIError{
-			Operation:    name,
-			HTTPStatus:   f.Status,
-			Code:         f.Code,
-			Msg:          message(f),
-			Data:         f.Keys.JSON(f.RawData),
-			Header:       f.Keys.Header(f.Header),
-			RetryAfter:   f.RetryAfter,
-			KeyRejected:  f.KeyRejected,
-			NotProcessed: f.NotProcessed,
-			Retryable:    f.Transient,
-			Attempts:     f.Attempts,
-			Remarks:      remarks,
-		}
+		return newAPIError(f, name, remarks)
 	case call.Undecodable:
-		return &DecodeError{
-			Operation:  name,
-			HTTPStatus: f.Status,
-			Header:     f.Keys.Header(f.Header),
-			Body:       f.Body,
-			Retryable:  f.Transient,
-			Attempts:   f.Attempts,
-			Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause),
-			Remarks:    remarks,
-		}
+		return newDecodeError(f, name, remarks)
 	default: // call.NoResponse
-		return &RequestError{
-			Operation:    name,
-			Retryable:    f.Transient,
-			NotProcessed: f.NotProcessed,
-			Attempts:     f.Attempts,
-			Err:          errs.HideExcept(f.Keys.Text(f.Step)+causeText(f.Cause, f.Query, f.Keys), f.Cause, isOwnError),
-			Last:         newError(f.Previous),
-			Remarks:      remarks,
-		}
+		return newRequestError(f, name, remarks)
+	}
+}
+
+func newAPIError(f *call.Failure, operation, remarks string) *APIError {
+	return &APIError{
+		Operation:    operation,
+		HTTPStatus:   f.Status,
+		Code:         f.Code,
+		Msg:          message(f),
+		Data:         f.Keys.JSON(f.RawData),
+		Header:       f.Keys.Header(f.Header),
+		RetryAfter:   f.RetryAfter,
+		KeyRejected:  f.KeyRejected,
+		NotProcessed: f.NotProcessed,
+		Retryable:    f.Transient,
+		Attempts:     f.Attempts,
+		Remarks:      remarks,
+	}
+}
+
+func newDecodeError(f *call.Failure, operation, remarks string) *DecodeError {
+	return &DecodeError{
+		Operation:  operation,
+		HTTPStatus: f.Status,
+		Header:     f.Keys.Header(f.Header),
+		Body:       f.Body,
+		Retryable:  f.Transient,
+		Attempts:   f.Attempts,
+		Err:        errs.Hide(f.Keys.Text(f.Cause.Error()), f.Cause),
+		Remarks:    remarks,
+	}
+}
+
+func newRequestError(f *call.Failure, operation, remarks string) *RequestError {
+	text := f.Keys.Text(f.Step) + causeText(f.Cause, f.Query, f.Keys)
+	return &RequestError{
+		Operation:    operation,
+		Retryable:    f.Transient,
+		NotProcessed: f.NotProcessed,
+		Attempts:     f.Attempts,
+		Err:          errs.HideExcept(text, f.Cause, isOwnError),
+		Last:         newError(f.Previous),
+		Remarks:      remarks,
 	}
 }
 

@@ -93,7 +93,7 @@ func New[T any](pager msgpush.Pager[T], o Options) (*Follower[T], error) {
 	o.SweepInterval = cmp.Or(o.SweepInterval, 10*time.Minute)
 	o.Window = cmp.Or(o.Window, 200)
 	s := &steps{
-		random:   rand.N[time.Duration],
+		random:   rand.Int64N,
 		pageWait: min(o.PollInterval, firstWait),
 	}
 	s.status.StepSince = time.Now()

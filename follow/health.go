@@ -54,7 +54,8 @@ func (h *health) succeeded(c cause) {
 	h.updateFailure()
 }
 
-func (h *health) areFailing(c cause) bool { return h.failures[c].err != nil }
+// failingSince returns the time of the first error in a row, or zero.
+func (h *health) failingSince(c cause) time.Time { return h.failures[c].since }
 
 // updateFailure shows the failure that began first.
 func (h *health) updateFailure() {

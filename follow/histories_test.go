@@ -268,7 +268,7 @@ func (h *history) follow(t *testing.T) map[int64]int {
 		if h.maxHeld > 0 {
 			f.SetMaxHeld(h.maxHeld)
 		}
-		f.SetRandom(func(d time.Duration) time.Duration { return time.Duration(h.random.Int64N(int64(d))) })
+		f.SetRandom(h.random.Int64N)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+h.random.IntN(10_000))*time.Second)
 		load := func(context.Context) (string, error) { return position, nil }
 		err = f.Run(ctx, load, func(_ context.Context, b follow.Batch[entry]) error {
@@ -359,7 +359,7 @@ func TestChangesBetweenRequestsLoseAndRepeatNoRecord(t *testing.T) {
 			s := &service{list: numbers(int64(1+random.IntN(300)), 1)}
 			db := &database{}
 			r := newRun(t, s.pager(size), follow.Options{Window: window})
-			r.SetRandom(func(d time.Duration) time.Duration { return time.Duration(random.Int64N(int64(d))) })
+			r.SetRandom(random.Int64N)
 			r.start(t, db)
 			wait(time.Minute)
 			known := int64(len(s.list))

@@ -101,7 +101,11 @@ func (l *list[T]) lengthOf(number int) int {
 }
 
 // pagesFor returns total ÷ size, rounded up.
-func pagesFor(total int64, size int) int { return int(min((total-1)/int64(size), 1<<30)) + 1 }
+func pagesFor(total int64, size int) int {
+	return int(min(paging.PagesFor(total, int64(size)), maxPages))
+}
+
+const maxPages = 1 << 30 // so that no sum of numbers of pages overflows
 
 // forget forgets the numbers: the list may have become shorter.
 func (l *list[T]) forget() { l.pages, l.longest = 0, 0 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"example.com/msgpush"
 	"example.com/msgpush/internal/errs"
@@ -85,8 +84,7 @@ func (p *partialPage[T]) probe(ctx context.Context) error {
 		_, err := p.request(ctx, p.good, 1)
 		return err
 	}
-	others := max(1, p.to-p.from-1)
-	random := int(p.list.steps.random(time.Duration(others)))
+	random := int(p.list.steps.random(int64(max(1, p.to-p.from-1))))
 	_, err := p.request(ctx, p.to-1-random, 1)
 	if err != nil {
 		_, err = p.request(ctx, p.from, 1)

@@ -52,7 +52,7 @@ func (f *Follower[T]) read(ctx context.Context, l *list[T], isSweep bool) (*scan
 // readInward reads pages until the rules end the poll, or a page fails. It returns an error as newestPage
 // does, or if a page fails above all known records.
 func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) (*scan[T], error) {
-	c, err := f.newestPage(ctx, l)
+	w, err := f.newestPage(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -60,23 +60,23 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 		position: &f.position,
 		window:   f.options.Window,
 		maxHeld:  f.maxHeld,
-		total:    c.page.Total,
+		total:    w.page.Total,
 		isSweep:  isSweep,
 		wasEmpty: f.isEmpty,
 		ids:      paging.IDSet{},
 	}
 	for {
-		hasUnseen := s.add(c.items())
-		c.countRepeats(hasUnseen)
-		if c.isAtEnd() {
-			s.ending = c.ending()
+		hasUnseen := s.add(w.items())
+		w.countRepeats(hasUnseen)
+		if w.isAtEnd() {
+			s.ending = w.ending()
 			return s, nil
 		}
 		next := s.needOfNextPage()
 		if next == notNeeded {
 			return s, nil
 		}
-		err := c.next(ctx, next)
+		err := w.next(ctx, next)
 		if ended := errs.OfContext(ctx); ended != nil {
 			return nil, ended
 		}
@@ -84,35 +84,36 @@ func (f *Follower[T]) readInward(ctx context.Context, l *list[T], isSweep bool) 
 		if err != nil && needsKnown {
 			return nil, err
 		}
-		hasInserted := c.mayHaveInserted(s.total)
-		if err != nil || hasInserted && s.knownCount > 0 {
+		hasInserted := w.mayHaveInserted(s.total)
+		isCut := err != nil || hasInserted && s.knownCount > 0
+		if isCut {
 			s.ending = cut
 			return s, nil
 		}
 		if hasInserted && !f.position.started { // some of them become known
-			s.total = c.total
+			s.total = w.total
 		}
 	}
 }
 
-// newestPage returns a cursor at the page with the newest record. It returns an error if ctx has ended, or
+// newestPage returns a walk at the page with the newest record. It returns an error if ctx has ended, or
 // if its page fails.
-func (f *Follower[T]) newestPage(ctx context.Context, l *list[T]) (*cursor[T], error) {
+func (f *Follower[T]) newestPage(ctx context.Context, l *list[T]) (*walk[T], error) {
 	f.steps.update(func(s *Status) { s.PollingSince = time.Now() })
-	c := &cursor[T]{
+	w := &walk[T]{
 		list:       l,
 		newestLast: f.position.Order == newestLast,
 		isAllNew:   len(f.position.known) == 0,
 	}
 	for range maxSearches {
-		number := c.newestNumber()
-		if err := c.readNewest(ctx, number); err != nil {
+		number := w.newestNumber()
+		if err := w.readNewest(ctx, number); err != nil {
 			return nil, err
 		}
-		if number == c.newestNumber() {
+		if number == w.newestNumber() {
 			break
 		}
 	}
 	f.steps.succeeded(causeNewestPage)
-	return c, nil
+	return w, nil
 }

@@ -10,12 +10,16 @@ import (
 
 const positionVersion = 1
 
-// A position says which records are known. Its exported fields are stored as JSON.
+// A position says which records are known.
 type position struct {
-	// Version and IDs are set in the text only. IDs holds the known ids, in the order in which they were
-	// seen last: the first one, and the difference of each other one from the one before.
-	Version int     `json:"v"`
-	IDs     []int64 `json:"ids"`
+	header
+	started bool          // the first start has ended
+	seen    []int64       // ids in the order in which they were seen; the last index of an id counts
+	known   map[int64]int // the known ids, with this index
+}
+
+// A header is the part of a position that is stored unchanged.
+type header struct {
 	// List is the Name of the pager.
 	List string `json:"list,omitempty"`
 	// Writer is the random text of the follower.
@@ -26,10 +30,15 @@ type position struct {
 	// Whole means that the latest sweep read the whole list.
 	Whole bool `json:"whole,omitempty"`
 	expectation
+}
 
-	started bool          // the first start has ended
-	seen    []int64       // ids in the order in which they were seen; the last index of an id counts
-	known   map[int64]int // the known ids, with this index
+// A storedPosition is the text of a position, in JSON.
+type storedPosition struct {
+	Version int `json:"v"`
+	// IDs are the known ids, in the order in which they were seen last: the first one, and the difference of
+	// each other one from the one before.
+	IDs []int64 `json:"ids"`
+	header
 }
 
 func parsePosition(text string) (position, error) {
@@ -37,18 +46,19 @@ func parsePosition(text string) (position, error) {
 	if text == "" {
 		return p, nil
 	}
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
+	var stored storedPosition
+	if err := json.Unmarshal([]byte(text), &stored); err != nil {
 		return p, err
 	}
-	if p.Version != positionVersion {
-		return p, fmt.Errorf("its version is %d, and not %d", p.Version, positionVersion)
+	if stored.Version != positionVersion {
+		return p, fmt.Errorf("its version is %d, and not %d", stored.Version, positionVersion)
 	}
 	id := int64(0)
-	for _, difference := range p.IDs {
+	for _, difference := range stored.IDs {
 		id += difference
 		p.see(id)
 	}
-	p.started, p.IDs = true, nil
+	p.header, p.started = stored.header, true
 	return p, nil
 }
 
@@ -58,9 +68,7 @@ func (p *position) encode() string {
 	for i := len(ids) - 1; i > 0; i-- {
 		ids[i] -= ids[i-1]
 	}
-	stored := *p
-	stored.Version, stored.IDs = positionVersion, ids
-	text, _ := json.Marshal(stored) // cannot fail
+	text, _ := json.Marshal(storedPosition{positionVersion, ids, p.header}) // cannot fail
 	return string(text)
 }
 

@@ -16,7 +16,19 @@ type result[T any] struct {
 }
 
 func (s *scan[T]) result() result[T] {
-	res := result[T]{total: s.total}
+	res := s.classify()
+	hasAll := s.ending == atEnd && !s.hasDropped() && int64(len(s.items)) >= s.total
+	res.isWhole = hasAll && len(res.others)+len(res.newItems) == len(s.items)
+	res.others = slices.Concat(s.newestDropped, res.others)
+	res.total = s.total
+	res.growth = s.total - s.position.Total - int64(len(res.newItems))
+	res.hasGrowth = s.total > 0 && !s.hasDropped()
+	res.missing = s.missing(res)
+	return res
+}
+
+// classify returns a result with the new records and the others.
+func (s *scan[T]) classify() (res result[T]) {
 	known := 0
 	for i, it := range s.items {
 		isNew := !it.isKnown && known < s.window && s.isNew(i)
@@ -34,12 +46,6 @@ func (s *scan[T]) result() result[T] {
 		}
 	}
 	slices.Reverse(res.newItems)
-	hasAll := s.ending == atEnd && !s.hasDropped() && int64(len(s.items)) >= s.total
-	res.isWhole = hasAll && len(res.others)+len(res.newItems) == len(s.items)
-	res.others = slices.Concat(s.newestDropped, res.others)
-	res.growth = s.total - s.position.Total - int64(len(res.newItems))
-	res.hasGrowth = s.total > 0 && !s.hasDropped()
-	res.missing = s.missing(res)
 	return res
 }
 

@@ -218,7 +218,7 @@ func TestRetryAfterIsProlongedAtRandom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{list: numbers(50, 1)}
 		r := newRun(t, s.pager(20), follow.Options{})
-		r.SetRandom(func(d time.Duration) time.Duration { return d - 1 })
+		r.SetRandom(func(n int64) int64 { return n - 1 })
 		r.start(t, &database{})
 		wait(time.Minute)
 		s.setFail(failFrom(1, &msgpush.APIError{HTTPStatus: 429, Retryable: true, RetryAfter: 100 * time.Second}))

@@ -13,9 +13,9 @@ import (
 // steps are requests, calls of load and store, and waits of a follower, one after another.
 type steps struct {
 	health
-	random   func(time.Duration) time.Duration // a duration below another one
-	pageWait time.Duration                     // after the first failed attempt for a page
-	mustWait time.Duration                     // before the next poll, by Retry-After
+	random   func(n int64) int64 // from 0 up to, but not including, n
+	pageWait time.Duration       // after the first failed attempt for a page
+	mustWait time.Duration       // before the next poll, by Retry-After
 }
 
 // markStep is called before a step, which is a request, or a call of load or store.
@@ -66,10 +66,12 @@ func (s *steps) sleep(ctx context.Context, wait time.Duration) {
 }
 
 // jitter returns a wait that is up to 10 % shorter or longer, so that programs do not keep in step.
-func (s *steps) jitter(wait time.Duration) time.Duration { return wait - wait/10 + s.random(wait/5+1) }
+func (s *steps) jitter(wait time.Duration) time.Duration { return wait - wait/10 + s.below(wait/5+1) }
+
+func (s *steps) below(d time.Duration) time.Duration { return time.Duration(s.random(int64(d))) }
 
 // spread returns a wait that is up to 10 % longer: others may have got the same Retry-After.
-func (s *steps) spread(wait time.Duration) time.Duration { return wait + s.random(wait/10+1) }
+func (s *steps) spread(wait time.Duration) time.Duration { return wait + s.below(wait/10+1) }
 
 // retryAfter returns the wait of a Retry-After header, up to an hour.
 func retryAfter(err error) time.Duration {

@@ -24,8 +24,9 @@ func (s *schedule) soon(wait time.Duration) {
 // have failed, so that they cost little.
 func (f *Follower[T]) sweepSoon() {
 	wait := firstSweepWait
-	if f.steps.areFailing(causeOtherPage) {
-		wait = max(wait, time.Since(f.steps.failures[causeOtherPage].since))
+	since := f.steps.failingSince(causeOtherPage)
+	if !since.IsZero() {
+		wait = max(wait, time.Since(since))
 	}
 	f.sweeps.soon(wait)
 }

@@ -255,7 +255,7 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 	if isEmptied || cur.limit.pagesBehindEnd == maxPagesBehindEnd {
 		return true
 	}
-	promised := max(p.pages, pagesFor(cur.total, cur.size))
+	promised := max(p.pages, PagesFor(cur.total, cur.size))
 	if promised == unknown {
 		return p.newRecords == 0 && !p.hasOnlyUnknown()
 	}
@@ -327,8 +327,13 @@ func (cur *cursor) lastPage() int64 {
 	if cur.total == unknown {
 		return maxPages
 	}
-	return min(pagesFor(cur.total, max(1, cur.size)), maxPages)
+	return min(PagesFor(cur.total, max(1, cur.size)), maxPages)
 }
 
-// pagesFor returns total ÷ size, rounded up. Both are limited, so the sum cannot overflow.
-func pagesFor(total, size int64) int64 { return (total + size - 1) / size }
+// PagesFor returns total ÷ size, rounded up, or 0 without a total.
+func PagesFor(total, size int64) int64 {
+	if total <= 0 {
+		return 0
+	}
+	return (total-1)/size + 1
+}

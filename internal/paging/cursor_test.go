@@ -14,7 +14,7 @@ func of(number, total int64) pageInfo { return pageInfo{number: number, total: t
 
 // ofSize makes the pages of the service have another size.
 func (p pageInfo) ofSize(size int64) pageInfo {
-	p.pageSize, p.pages = size, pagesFor(p.total, size)
+	p.pageSize, p.pages = size, PagesFor(p.total, size)
 	p.records = max(0, min(size, p.total-(p.number-1)*size))
 	p.newRecords = p.records
 	return p

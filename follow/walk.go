@@ -8,8 +8,8 @@ import (
 	"example.com/msgpush"
 )
 
-// A cursor is at the page that a scan has reached, on its way from the newest record inward.
-type cursor[T any] struct {
+// A walk leads from the newest record inward. It is at the page that a scan has reached.
+type walk[T any] struct {
 	list          *list[T]
 	newestLast    bool
 	isAllNew      bool // no record is known
@@ -23,35 +23,35 @@ type cursor[T any] struct {
 }
 
 // newestNumber returns the number of the page that probably has the newest record.
-func (c *cursor[T]) newestNumber() int {
-	if c.newestLast {
-		return max(1, c.list.pages)
+func (w *walk[T]) newestNumber() int {
+	if w.newestLast {
+		return max(1, w.list.pages)
 	}
 	return 1
 }
 
 // readNewest goes to the page that probably has the newest record. It returns an error if ctx has ended,
 // or if the page fails. Page 1 is requested until that succeeds.
-func (c *cursor[T]) readNewest(ctx context.Context, number int) error {
+func (w *walk[T]) readNewest(ctx context.Context, number int) error {
 	attempts := required.attempts()
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	c.list.lastLength = 0
-	page, err := c.request(ctx, number, causeNewestPage, required, attempts)
+	w.list.lastLength = 0
+	page, err := w.request(ctx, number, causeNewestPage, required, attempts)
 	if err != nil {
-		c.list.forget() // the list may not have this page any more
+		w.list.forget() // the list may not have this page any more
 		return err
 	}
-	c.number, c.highestNumber = number, number
-	c.page, c.total = page, page.Total
+	w.number, w.highestNumber = number, number
+	w.page, w.total = page, page.Total
 	return nil
 }
 
 // items returns the records of the page, the newest one first.
-func (c *cursor[T]) items() []item[T] {
-	items := c.list.items(c.page)
-	if c.newestLast {
+func (w *walk[T]) items() []item[T] {
+	items := w.list.items(w.page)
+	if w.newestLast {
 		slices.Reverse(items)
 	}
 	return items
@@ -59,87 +59,87 @@ func (c *cursor[T]) items() []item[T] {
 
 // next goes to the next page inward. If the total falls, records may have moved to pages that were read
 // before, and next goes back to the first of these. In a sweep, the next sweep finds such records.
-func (c *cursor[T]) next(ctx context.Context, n need) error {
-	number := c.inward()
-	if number > c.highestNumber {
-		c.highestNumber, c.goneBack = number, 0
+func (w *walk[T]) next(ctx context.Context, n need) error {
+	number := w.inward()
+	if number > w.highestNumber {
+		w.highestNumber, w.goneBack = number, 0
 	}
-	page, err := c.inner(ctx, number, n)
-	for err == nil && c.mustGoBack(n, page) {
-		hasShrunkTwice := c.goneBack > 0 // otherwise, the page may be of a server that is behind
+	page, err := w.inner(ctx, number, n)
+	for err == nil && w.mustGoBack(n, page) {
+		hasShrunkTwice := w.goneBack > 0 // otherwise, the page may be of a server that is behind
 		if hasShrunkTwice {
-			number = max(1, number-pagesFor(c.total-page.Total, max(1, c.list.longest)))
-			c.total = page.Total
+			number = max(1, number-pagesFor(w.total-page.Total, max(1, w.list.longest)))
+			w.total = page.Total
 		}
-		c.goneBack++
-		page, err = c.inner(ctx, number, n)
+		w.goneBack++
+		page, err = w.inner(ctx, number, n)
 	}
 	if err == nil {
-		c.enter(number, page)
+		w.enter(number, page)
 	}
 	return err
 }
 
 // inward returns the number of the page that follows. If the newest record is on the last page, that page may
 // have become an earlier one.
-func (c *cursor[T]) inward() int {
+func (w *walk[T]) inward() int {
 	switch {
-	case !c.newestLast:
-		return c.number + 1
-	case c.list.pages > 0:
-		return min(c.number-1, c.list.pages)
+	case !w.newestLast:
+		return w.number + 1
+	case w.list.pages > 0:
+		return min(w.number-1, w.list.pages)
 	}
-	return c.number - 1
+	return w.number - 1
 }
 
 // mustGoBack reports whether records that are needed may have moved to pages that were read before. Newest
 // last, deletions move them to pages that follow.
-func (c *cursor[T]) mustGoBack(n need, page *msgpush.Page[T]) bool {
-	if c.newestLast || n != required || page == nil {
+func (w *walk[T]) mustGoBack(n need, page *msgpush.Page[T]) bool {
+	if w.newestLast || n != required || page == nil {
 		return false
 	}
-	hasShrunk := 0 < page.Total && page.Total < c.total
-	return hasShrunk && c.goneBack < maxBacks
+	hasShrunk := 0 < page.Total && page.Total < w.total
+	return hasShrunk && w.goneBack < maxBacks
 }
 
 // enter makes a page the one that the scan has reached. The page is nil if the list ends before it.
-func (c *cursor[T]) enter(number int, page *msgpush.Page[T]) {
-	c.isMissing = page == nil
-	if c.isMissing {
+func (w *walk[T]) enter(number int, page *msgpush.Page[T]) {
+	w.isMissing = page == nil
+	if w.isMissing {
 		page = new(msgpush.Page[T])
 	}
-	c.number, c.page, c.total = number, page, page.Total
+	w.number, w.page, w.total = number, page, page.Total
 }
 
 // countRepeats counts the page if it had no record that was not read before. Some services send their last
 // page again for each page behind it. Others promise more records than they show. In a list that grows, a
 // page may have the records of the page before.
-func (c *cursor[T]) countRepeats(hasUnseen bool) {
-	isReadAgain := c.number < c.highestNumber
-	isPromised := c.isFollowed() && length(c.page) > 0
-	c.repeats++
+func (w *walk[T]) countRepeats(hasUnseen bool) {
+	isReadAgain := w.number < w.highestNumber
+	isPromised := w.isFollowed() && length(w.page) > 0
+	w.repeats++
 	if hasUnseen || isReadAgain || isPromised {
-		c.repeats = 0
+		w.repeats = 0
 	}
 }
 
 // isFollowed reports whether the list has another page, by the latest response.
-func (c *cursor[T]) isFollowed() bool { return c.number < c.list.pages }
+func (w *walk[T]) isFollowed() bool { return w.number < w.list.pages }
 
 // isAtEnd reports whether the list ends with the page.
-func (c *cursor[T]) isAtEnd() bool {
+func (w *walk[T]) isAtEnd() bool {
 	switch {
-	case c.newestLast:
-		return c.number <= 1
-	case c.repeats == 0:
+	case w.newestLast:
+		return w.number <= 1
+	case w.repeats == 0:
 		return false
 	}
-	return !c.isFollowed() || c.repeats >= maxRepeats
+	return !w.isFollowed() || w.repeats >= maxRepeats
 }
 
 // ending returns how a scan ends at the end. Without numbers, the page may have failed for a moment.
-func (c *cursor[T]) ending() ending {
-	if c.isMissing && c.list.pages == 0 {
+func (w *walk[T]) ending() ending {
+	if w.isMissing && w.list.pages == 0 {
 		return byRules
 	}
 	return atEnd
@@ -148,28 +148,28 @@ func (c *cursor[T]) ending() ending {
 // mayHaveInserted reports whether the page may have records that were inserted since page 1 was read. If
 // 60 are inserted after two pages of 20 were read, page 3 has the 20 that were inserted first. They would
 // seem to stand below the records of the first two pages.
-func (c *cursor[T]) mayHaveInserted(totalOfFirstPage int64) bool {
-	inserted := c.total - totalOfFirstPage
-	above := int64(c.number-1) * int64(c.list.longest)
-	return !c.newestLast && totalOfFirstPage > 0 && inserted > above
+func (w *walk[T]) mayHaveInserted(totalOfFirstPage int64) bool {
+	inserted := w.total - totalOfFirstPage
+	above := int64(w.number-1) * int64(w.list.longest)
+	return !w.newestLast && totalOfFirstPage > 0 && inserted > above
 }
 
 // inner requests another page than the newest one.
-func (c *cursor[T]) inner(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
-	wasFailing := c.list.steps.areFailing(causeOtherPage)
-	page, err := c.request(ctx, number, causeOtherPage, n, n.attempts())
+func (w *walk[T]) inner(ctx context.Context, number int, n need) (*msgpush.Page[T], error) {
+	wasFailing := !w.list.steps.failingSince(causeOtherPage).IsZero()
+	page, err := w.request(ctx, number, causeOtherPage, n, n.attempts())
 	if err == nil && !wasFailing { // it failed for a moment at most
-		c.list.steps.succeeded(causeOtherPage)
+		w.list.steps.succeeded(causeOtherPage)
 	}
 	return page, err
 }
 
 // request requests a page several times. It returns nil if the page seems to be behind the end of the list.
-func (c *cursor[T]) request(
+func (w *walk[T]) request(
 	ctx context.Context, number int, failing cause, n need, attempts int,
 ) (*msgpush.Page[T], error) {
-	l, s := c.list, c.list.steps
-	mayEnd := n == optional || c.isAllNew // otherwise, known records must follow
+	l, s := w.list, w.list.steps
+	mayEnd := n == optional || w.isAllNew // otherwise, known records must follow
 	var page *msgpush.Page[T]
 	err := s.retry(ctx, failing, attempts, s.pageWait, func(attempt int) (err error) {
 		page, err = l.wholeOrInParts(ctx, number, attempt)
