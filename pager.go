@@ -29,7 +29,7 @@ type Pager[T any] struct {
 	// an error, iteration uses the page, goes on, and yields the error at the end: records may be left out
 	// of the page. So a Fetch that uses [Call] should return both results, and another error that comes
 	// with a page should wrap [ErrOmitted]. A page without numbers and records is ignored if it comes with
-	// an error.
+	// an error. For a page behind the end, Fetch should return an empty page without an error.
 	Fetch func(context.Context, PageRequest) (*Page[T], error)
 	// ID returns the id of a record. If ID is nil, iteration cannot recognize records: if the list changes,
 	// records may be missed or repeated.
