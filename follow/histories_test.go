@@ -90,7 +90,7 @@ func newHistory(seed uint64) *history {
 	if mayLag && random.IntN(3) == 0 {
 		h.lag = time.Duration(random.IntN(10_000)) * time.Millisecond
 	}
-	h.hasBad = random.IntN(4) == 0 && h.lag == 0
+	h.hasBad = random.IntN(4) == 0 && h.lag == 0 && h.hasNumbers
 	h.outage = 30 * time.Minute
 	if h.retention == 0 && random.IntN(4) == 0 {
 		h.outage = 4 * time.Hour

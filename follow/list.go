@@ -15,7 +15,6 @@ type list[T any] struct {
 	steps      *steps
 	pages      int         // how many the list has, by the latest response; 0: not reported
 	longest    int         // records of the longest page that another one follows; 0: unknown
-	lastLength int         // records of the latest page of this scan that did not fail; 0: each one failed
 	unreadable map[int]int // how many records of a page could not be read; 0: it is read as a whole
 }
 
@@ -59,7 +58,6 @@ func (l *list[T]) page(ctx context.Context, number int) (*msgpush.Page[T], error
 	if isFollowed {
 		l.longest = max(l.longest, length(page))
 	}
-	l.lastLength = length(page)
 	delete(l.unreadable, number)
 	l.pages = l.pagesOf(page)
 	return page, nil
@@ -91,11 +89,8 @@ func (l *list[T]) pagesOf(page *msgpush.Page[T]) int {
 // lengthOf returns the number of records of a page that fails: the service may send shorter pages than
 // requested.
 func (l *list[T]) lengthOf(number int) int {
-	switch {
-	case number == 1:
+	if number == 1 {
 		return l.pager.PageSize
-	case l.pages == 0: // without numbers, only the pages before show it
-		return cmp.Or(l.lastLength, l.pager.PageSize)
 	}
 	return cmp.Or(l.longest, l.pager.PageSize)
 }

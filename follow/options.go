@@ -5,7 +5,8 @@ import "time"
 // Options configure a [Follower]. The zero value has the defaults.
 type Options struct {
 	// PollInterval is the wait after a poll. It is up to 10 % shorter or longer, at random. 0 means 10 s.
-	// It is at most a year.
+	// It is at most a year. While the newest page fails, it is requested again after 10 s, or PollInterval if
+	// that is shorter, and then after waits that double up to a minute.
 	PollInterval time.Duration
 	// SweepInterval is the time from one sweep to the next. A record that appears behind newer ones is
 	// delivered by the next sweep. 0 means 10 min.

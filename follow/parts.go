@@ -17,13 +17,17 @@ type partialPage[T any] struct {
 	list       *list[T]
 	from, to   int              // the offsets of the first record and of the one behind the last
 	page       *msgpush.Page[T] // the records so far
+	hasNumbers bool             // the service reports a total, or a number of pages
 	isEnd      bool             // the list ends behind them
 	hasGood    bool             // a record could be read
 	good       int              // its offset
 	unreadable []error          // a report for each record that failed
 }
 
-var errNotInParts = errorf("it failed, and smaller pages do not have its records")
+var (
+	errNotInParts = errorf("it failed, and smaller pages do not have its records")
+	errNoNumbers  = errorf("it failed, and the length of other pages is unknown: responses have no numbers")
+)
 
 // inParts reads a page in parts: one record may make it fail each time, for example if it is too long. A
 // record that fails is left out.
@@ -40,8 +44,12 @@ func (l *list[T]) inParts(ctx context.Context, number int) (*msgpush.Page[T], er
 		return nil, ended
 	}
 	hasNone := length(p.page)+len(p.unreadable) == 0
-	if err == nil && hasNone {
+	switch {
+	case err != nil:
+	case hasNone:
 		err = errNotInParts
+	case !p.hasNumbers:
+		err = errNoNumbers
 	}
 	if err != nil {
 		return nil, paging.AtPage(int64(number), err)
@@ -114,6 +122,7 @@ func (p *partialPage[T]) readPart(ctx context.Context, offset, size int) error {
 		return err
 	}
 	p.page.Total = max(p.page.Total, part.Total)
+	p.hasNumbers = p.hasNumbers || part.Total > 0 || part.Pages > 0
 	p.isEnd = length(part) == 0 && int64(offset) >= p.page.Total
 	before := length(p.page)
 	for _, omitted := range part.Omitted {

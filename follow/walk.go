@@ -37,7 +37,6 @@ func (w *walk[T]) readNewest(ctx context.Context, number int) error {
 	if number == 1 {
 		attempts = math.MaxInt
 	}
-	w.list.lastLength = 0
 	page, err := w.request(ctx, number, causeNewestPage, required, attempts)
 	if err != nil {
 		w.list.forget() // the list may not have this page any more

@@ -19,7 +19,7 @@ package paging
 //     last d covered offsets are no longer covered, so the iteration steps back.
 //   - End. A pass ends if the total and the number of pages promise no further page, and the latest page is
 //     not full or has no new record. Without these numbers, it ends at a page without a new record, unless
-//     all of its records are left out without an id.
+//     the page is full, or all of its records are left out without an id.
 //   - No such page. If the service responds twice that a page does not exist, page 1 is requested, whose total
 //     shows whether the list has become shorter. If the page is still the next one, it counts as empty if it
 //     is the last one or stands behind it, and otherwise its error ends the iteration.
@@ -257,7 +257,8 @@ func (cur *cursor) isAtEnd(p pageInfo, next int64) bool {
 	}
 	promised := max(p.pages, PagesFor(cur.total, cur.size))
 	if promised == unknown {
-		return p.newRecords == 0 && !p.hasOnlyUnknown()
+		mayBeInserted := cur.hasIDs && p.records > 0 && p.records >= cur.size // see maxPagesBehindEnd
+		return p.newRecords == 0 && !p.hasOnlyUnknown() && !mayBeInserted
 	}
 	// The promised end may be wrong: some services report the records of one page, or a capped total. If a
 	// page of records was inserted, the page has no new record, but its own number.

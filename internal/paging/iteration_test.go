@@ -154,6 +154,21 @@ func TestPageOfRecordsWithoutIDDoesNotEndAListWithoutNumbers(t *testing.T) {
 	}
 }
 
+func TestInsertedPageDoesNotEndAListWithoutNumbers(t *testing.T) {
+	list, requests := numbers(1, 40), 0
+	delivered, err := iterate(t, func(number, size int) (*response, error) {
+		requests++
+		if requests == 4 { // the page has the records of the one before
+			list = append(numbers(41, 42), list...)
+		}
+		page, err := pageOf(list, min(number, (len(list)+1)/size), size)
+		page.Total, page.Pages, page.PageNum = 0, 0, 0
+		return page, err
+	})
+	assert.NoError(t, err)
+	assert.Equal(t, numbers(1, 40), delivered)
+}
+
 func TestIterationOverAPageThatComesAgainAndAgainEnds(t *testing.T) {
 	for name, id := range map[string]int64{"without an id": 0, "with an id": 7} {
 		t.Run(name, func(t *testing.T) {
