@@ -17,7 +17,8 @@ import (
 //   - "invalid_response": any other [*DecodeError]
 //   - "no_access_key": [ErrNoAccessKey]
 //   - "canceled", "timeout": a context was canceled, or a timeout or deadline has passed
-//   - "no_response": any other [*RequestError]
+//   - "no_response": any other [*RequestError], also for a response that is longer than
+//     [WithMaxResponseBytes]
 //   - "inconsistent_list": [ErrInconsistentList], of an iteration
 //   - "records_missing", "record_unreadable", "store_failed", "replaced", "hangs", "slow": ErrMissing,
 //     ErrUnreadable, ErrStore, ErrReplaced, ErrHangs and ErrSlow of package follow

@@ -16,8 +16,10 @@
 // known if its id is in the position, which holds the ids of the records at the newest places.
 //
 //   - New. An unknown record is new if fewer than Window known ones stand above it, and a known one stands
-//     below it. If no known one is left, a record is new if it was created after all of them.
-//   - First start. The records that exist become known, and none is new.
+//     below it, or each record of the list was known. If no known one is left, a record is new if it was
+//     created after all of them.
+//   - First start. The records that exist become known, and none is new. If there is none, each later one is
+//     new.
 //   - Poll. A poll reads pages from the newest one inward, until a page has no unknown record, or Window
 //     known records were seen.
 //   - Sweep. Once in each SweepInterval, a poll reads on until it has 2 × Window records, counted from the

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,8 @@ import (
 type partialPage[T any] struct {
 	list       *list[T]
 	from, to   int              // the offsets of the first record and of the one behind the last
-	page       *msgpush.Page[T] // the records so far
+	page       *msgpush.Page[T] // the records so far, with the total of the first part
+	highest    int64            // total of a part
 	hasNumbers bool             // the service reports a total, or a number of pages
 	isEnd      bool             // the list ends behind them
 	hasGood    bool             // a record could be read
@@ -115,15 +117,16 @@ func (p *partialPage[T]) request(ctx context.Context, offset, size int) (*msgpus
 func (p *partialPage[T]) readPart(ctx context.Context, offset, size int) error {
 	part, err := p.request(ctx, offset, size)
 	if err != nil {
-		p.isEnd = p.page.Total > 0 && int64(offset) >= p.page.Total // some services fail for such a page
+		p.isEnd = p.highest > 0 && int64(offset) >= p.highest // some services fail for such a page
 		if p.isEnd {
 			return nil
 		}
 		return err
 	}
-	p.page.Total = max(p.page.Total, part.Total)
+	p.page.Total = cmp.Or(p.page.Total, part.Total)
+	p.highest = max(p.highest, part.Total)
 	p.hasNumbers = p.hasNumbers || part.Total > 0 || part.Pages > 0
-	p.isEnd = length(part) == 0 && int64(offset) >= p.page.Total
+	p.isEnd = length(part) == 0 && int64(offset) >= p.highest
 	before := length(p.page)
 	for _, omitted := range part.Omitted {
 		omitted.Index += before

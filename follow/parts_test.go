@@ -867,3 +867,26 @@ func TestOutageWhileARecordIsReadAloneMakesNoOtherOneUnreadable(t *testing.T) {
 		assert.Equal(t, slices.Concat(numbers(1001, 1044), numbers(1046, 1100)), db.stored())
 	})
 }
+
+// The total of a later part counts records that the poll cannot have seen.
+func TestRecordsThatAreInsertedBetweenTwoPartsAreNotMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(500, 1)}
+		r, db := start(t, s.pager(20), follow.Options{Window: 50, SweepInterval: time.Minute})
+		wait(time.Minute)
+		s.setFail(func(number int) error {
+			if s.size == 20 && number == 1 {
+				return errFailed
+			}
+			return nil
+		})
+		s.setEdit(func(number int, _ *page) {
+			if s.size < 20 && number == 3 && len(s.list) < 520 {
+				s.list = slices.Insert(s.list, 0, int64(len(s.list)+1))
+			}
+		})
+		wait(time.Hour)
+		assert.Equal(t, numbers(501, 520), db.stored())
+		assert.Empty(t, r.missing())
+	})
+}

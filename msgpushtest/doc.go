@@ -27,7 +27,7 @@
 // bubble".
 //
 // The clock of a bubble starts on 2000-01-01. A follower of package follow ignores creation times that are
-// more than two days ahead of it, and then takes a list as newest first, as [SampleRecords] are.
+// more than two days ahead of it, as in [SampleRecords], and finds the order of a list by the ids.
 //
 // # Choices of the fake server
 //
