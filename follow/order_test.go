@@ -250,3 +250,15 @@ func TestOrderOfAShortListWithABadRecordIsFound(t *testing.T) {
 		assert.Subset(t, db.stored(), numbers(20, 199))
 	})
 }
+
+// Some services report the number of records of the page as the total.
+func TestNumberOfPagesDecidesWhereTheNewestRecordStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{list: numbers(1, 500)}
+		s.edit = func(_ int, p *page) { p.Total = int64(len(p.List)) }
+		_, db := startOn(t, s)
+		s.change(func(list []int64) []int64 { return append(list, 501, 502) })
+		wait(time.Minute)
+		assert.Equal(t, numbers(501, 502), db.stored())
+	})
+}

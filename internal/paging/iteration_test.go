@@ -539,3 +539,21 @@ func TestAnotherErrorOfTheLastPageIsReturned(t *testing.T) {
 	_, err = it.Next(t.Context())
 	assert.EqualError(t, err, "msgpush: page 2: HTTP 503")
 }
+
+func TestPageWithANumberIsUsedAlthoughItComesWithAnError(t *testing.T) {
+	for name, page := range map[string]response{
+		"page number":     {PageNum: 1},
+		"page size":       {PageSize: 2},
+		"total":           {Total: 1},
+		"number of pages": {Pages: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := Source[int64, int64]{
+				Fetch: func(context.Context, int, int) (*response, error) { return &page, errBad },
+			}
+			got, err := source.Page(t.Context(), 1, 2)
+			assert.Same(t, &page, got)
+			assert.Equal(t, errBad, err)
+		})
+	}
+}
