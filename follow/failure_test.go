@@ -24,7 +24,7 @@ func TestSweepFollowsSoonAfterAPollThatFailed(t *testing.T) {
 		_, db := startOn(t, s)
 		s.setFail(failFrom(2, errFailed))
 		s.prepend(numbers(1001, 1030)...)
-		wait(150 * time.Second)
+		wait(200 * time.Second)
 		require.Empty(t, db.stored())
 		s.insertAt(180, 1031)
 		s.setFail(nil)
