@@ -18,7 +18,8 @@ var ErrMissing = errs.NewLabeled("records are missing", "records_missing")
 var ErrStore = errs.NewLabeled("the store failed", "store_failed")
 
 // ErrUnreadable is wrapped by the error of [Options].OnError for a record that fails when only it is
-// requested. It is left out of its page, and delivered if it can be read later.
+// requested. It is left out of its page, and delivered if it can be read later, while fewer than Window
+// known records stand above it.
 var ErrUnreadable = errs.NewLabeled("cannot be read", "record_unreadable")
 
 // ErrHangs is wrapped by the error of [Status.Check] if no step has ended for longer than its limit: a
