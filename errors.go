@@ -81,8 +81,10 @@ func (e *APIError) Error() string {
 // Is reports whether the response may mean that a page does not exist. The argument is an internal error,
 // by which this package and package follow recognize the end of a list.
 func (e *APIError) Is(target error) bool {
-	mayMeanThat := paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code) && !e.KeyRejected && !e.Retryable
-	return target == paging.ErrNoSuchPage && mayMeanThat
+	if target != paging.ErrNoSuchPage {
+		return false
+	}
+	return paging.MayMeanNoSuchPage(e.HTTPStatus, e.Code) && !e.KeyRejected && !e.Retryable
 }
 
 // dataText returns the data if it is a short text.

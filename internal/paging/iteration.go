@@ -18,7 +18,7 @@ type Iteration[T, O any] struct {
 	seen        IDSet // ids of the delivered records
 	omitted     IDSet // ids of the records that were left out
 	problems    []error
-	missingPage int64 // does not exist, although the total promised it before page 1 was requested again; 0: none
+	missingPage int64 // the page in place of which page 1 was requested last; 0: none since the last new record
 	lastPageErr error // of the last page of the list, or a page behind it, that does not exist; nil: it does
 
 	prefetch int                  // the maximum of depth
@@ -135,8 +135,8 @@ func (it *Iteration[T, O]) withoutPage(ctx context.Context, noSuchPage error) (*
 		return nil, noSuchPage
 	}
 	last := it.cursor.lastPage()
-	wasPromised := it.nextPage <= last && it.nextPage != it.missingPage
-	if wasPromised && it.source.ID != nil { // otherwise, its records would come twice
+	mayHaveShrunk := it.nextPage <= last && it.nextPage != it.missingPage
+	if mayHaveShrunk && it.source.ID != nil { // without ids, the records of page 1 would come twice
 		it.missingPage = it.nextPage
 		it.Close()
 		it.nextPage = 1 // shows whether the list has become shorter

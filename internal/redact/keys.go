@@ -129,7 +129,7 @@ func (k *Keys) Text(foreign string) string {
 	if len(k.forms) == 0 {
 		return clean
 	}
-	longest := 3 * len(k.forms[0]) // in HTML, where %2F in a URL is &#0047; or shorter
+	longest := 8 * len(k.forms[0]) // in HTML, where a character may take eight bytes, such as &#x002F;
 	return clean[:max(0, len(clean)-longest)]
 }
 
